@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# sonde: build, demo, check. Everything is found by wildcard: a new lens, exporter or test is a new file.
+
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+B        := build
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+VERSION  := $(shell cat VERSION)
+ARCH     := x86_64
+Q        := $(if $(V),,@)
+msg       = $(if $(V),,@printf '  %-7s %s\n' "$(1)" "$(2)")
+
+CC       ?= gcc
+CXX      ?= g++
+CLANG    ?= clang
+BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
+WARN     := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Werror
+CPPFLAGS := -D_GNU_SOURCE -DSONDE_VERSION='"$(VERSION)"' -DSONDE_DATADIR='"$(PREFIX)/share/sonde"' \
+            -Iinclude -Iuser -I$(B)/skel
+CFLAGS   ?= -O2 -g
+CFLAGS_   = -std=gnu11 $(WARN) $(CFLAGS) $(SAN)
+LIBS     := -lbpf -ldw -lelf -lZydis -lsqlite3 -ljansson -lm -lpthread
+BPFFLAGS := -g -O2 -target bpf -D__TARGET_ARCH_x86 -Wall -Werror -Wno-unused-function \
+            -Ivmlinux/$(ARCH) -Iinclude -Ibpf
+
+bpf_src  := $(wildcard bpf/*.bpf.c)
+skels    := $(bpf_src:bpf/%.bpf.c=$(B)/skel/%.skel.h)
+user_src := $(filter-out user/main.c,$(wildcard user/*/*.c user/*/*/*.c))
+user_obj := $(user_src:%.c=$(B)/obj/%.o)
+unit_src := $(wildcard tests/unit/*.c tests/unit/*/*.c)
+unit_bin := $(unit_src:tests/unit/%.c=$(B)/unit/%)
+fuzz_src := $(wildcard tests/fuzz/*.c)
+fuzz_bin := $(fuzz_src:tests/fuzz/%.c=$(B)/fuzz/%)
+tool_src := $(wildcard tests/harness/*.c tests/bench/*.c)
+tool_bin := $(tool_src:tests/%.c=$(B)/%)
+toolxx   := $(patsubst tests/%.cpp,$(B)/%,$(wildcard tests/harness/*.cpp tests/bench/*.cpp))
+tbpf_src := $(wildcard tests/bench/*.bpf.c tests/harness/*.bpf.c)
+tbpf_skel := $(tbpf_src:tests/%.bpf.c=$(B)/skel/%.skel.h)
+tool_bin := $(filter-out $(tbpf_src:tests/%.c=$(B)/%),$(tool_bin))
+
+all: $(B)/sonde
+
+$(B)/sonde: $(B)/obj/user/main.o $(B)/libsonde.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS_) -o $@ $^ $(LIBS)
+
+$(B)/libsonde.a: $(user_obj)
+	$(call msg,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(B)/obj/%.o: %.c | $(skels)
+	$(call msg,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -MMD -MP -c -o $@ $<
+
+$(B)/bpf/%.bpf.o: bpf/%.bpf.c
+	$(call msg,BPF,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) $(BPFFLAGS) -MMD -MP -MT $@ -c -o $@ $<
+	$(Q)llvm-strip -g $@
+
+$(B)/skel/%.skel.h: $(B)/bpf/%.bpf.o
+	$(Q)mkdir -p $(@D)
+	$(Q)$(BPFTOOL) gen skeleton $< name $(subst -,_,$*)_bpf >$@
+
+# Programs of the tests and benchmarks: each source is a program of its own.
+$(B)/bpf/bench/%.bpf.o: tests/bench/%.bpf.c
+	$(call msg,BPF,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) $(BPFFLAGS) -c -o $@ $<
+	$(Q)llvm-strip -g $@
+
+$(B)/skel/bench/%.skel.h: $(B)/bpf/bench/%.bpf.o
+	$(Q)mkdir -p $(@D)
+	$(Q)$(BPFTOOL) gen skeleton $< name $(subst -,_,$*)_bpf >$@
+
+$(B)/unit/%: tests/unit/%.c $(B)/libsonde.a
+	$(call msg,UNIT,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -Itests $(CFLAGS_) -Werror=unused-function -MMD -MP -MF $@.d -o $@ $< $(B)/libsonde.a $(LIBS) -lcmocka
+
+$(B)/fuzz/%: tests/fuzz/%.c $(B)/libsonde.a
+	$(call msg,FUZZ,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -Itests $(CFLAGS_) -MMD -MP -MF $@.d -o $@ $< $(B)/libsonde.a $(LIBS)
+
+$(B)/harness/% $(B)/bench/%: LDLIBS_ = $(shell sed -n 's/^ \* LIBS: //p' $<)
+
+$(B)/harness/%: tests/harness/%.c
+	$(call msg,TOOL,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -Itests $(CFLAGS_) -MMD -MP -MF $@.d -o $@ $< $(LDLIBS_) -lpthread -lm
+
+$(B)/bench/%: tests/bench/%.c $(B)/libsonde.a | $(tbpf_skel)
+	$(call msg,TOOL,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -Itests $(CFLAGS_) -MMD -MP -MF $@.d -o $@ $< $(B)/libsonde.a $(LDLIBS_) $(LIBS)
+
+$(B)/harness/%: tests/harness/%.cpp
+	$(call msg,TOOLXX,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CXX) -D_GNU_SOURCE -Iinclude -std=c++17 -Wall -Wextra -O2 -g -faligned-new -fsized-deallocation -o $@ $< $(LDLIBS_) -lpthread
+
+tools: $(tool_bin) $(toolxx)
+units: $(unit_bin)
+fuzzers: $(fuzz_bin)
+
+# `setup` installs what the build needs; demo and check call it first, so that a fresh machine works.
+setup:
+	$(Q)scripts/setup build
+
+demo:
+	$(Q)scripts/setup build demo
+	$(Q)$(MAKE) --no-print-directory all tools
+	$(Q)scripts/demo
+
+check:
+	$(Q)scripts/setup build test
+	$(Q)$(MAKE) --no-print-directory all tools units fuzzers
+	$(Q)scripts/check
+
+bench:
+	$(Q)scripts/setup build test
+	$(Q)$(MAKE) --no-print-directory all tools
+	$(Q)scripts/bench
+
+install: all
+	install -D -m 755 $(B)/sonde $(DESTDIR)$(PREFIX)/bin/sonde
+	install -d $(DESTDIR)$(PREFIX)/share/sonde/recipes $(DESTDIR)$(PREFIX)/share/doc/sonde
+	install -m 644 $(wildcard recipes/*.recipe) $(DESTDIR)$(PREFIX)/share/sonde/recipes/
+	install -m 644 README.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/sonde/
+
+clean:
+	rm -rf $(B)
+
+-include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d)
+
+.PHONY: all tools units fuzzers setup demo check bench install clean

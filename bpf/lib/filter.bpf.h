@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Layer 1: the gate. The first lines of every program: is sonde recording, and is this ours? What is
+ * not ours costs one array and one hash look-up.
+ */
+#ifndef SONDE_BPF_FILTER_H
+#define SONDE_BPF_FILTER_H
+
+#include "lib/base.bpf.h"
+
+static __always_inline struct sonde_control *gate_control(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
+static __always_inline bool same_comm(const char *want)
+{
+	char comm[SONDE_COMM_BYTES];
+
+	if (bpf_get_current_comm(comm, sizeof(comm)))
+		return false;
+	for (int i = 0; i < SONDE_COMM_BYTES; i++) {
+		if (comm[i] != want[i])
+			return false;
+		if (!comm[i])
+			break;
+	}
+	return true;
+}
+
+/* Is the current task a thread that the user asked for? Its tgid and tid go to *id as pid_tgid. */
+static __always_inline bool gate_current(__u64 *id)
+{
+	struct sonde_control *c = gate_control();
+	__u32 tgid;
+
+	if (!c || !c->ready)
+		return false;
+	*id = bpf_get_current_pid_tgid();
+	tgid = *id >> 32;
+	if (!bpf_map_lookup_elem(&targets, &tgid))
+		return false;
+	if (c->only_tid && c->only_tid != (__u32)*id)
+		return false;
+	return !c->only_comm || same_comm(c->comm);
+}
+
+/* For programs that run in any context (softirq): only whether sonde is recording. */
+static __always_inline bool gate_ready(void)
+{
+	struct sonde_control *c = gate_control();
+
+	return c && c->ready;
+}
+
+#endif

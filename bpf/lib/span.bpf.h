@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Layer 2: the query that a thread runs. The query lens opens and closes it; other lenses charge what
+ * they see to it; handler probes leave here what the daemon's own arguments say. Task storage, so it
+ * dies with the thread and needs no key.
+ */
+#ifndef SONDE_BPF_SPAN_H
+#define SONDE_BPF_SPAN_H
+
+#include "lib/filter.bpf.h"
+
+struct task_span {
+	__u64 conn, seq;  /* which query; seq 0: none open */
+	__u64 begin_ns;
+	__u64 alloc_bytes, alloc_calls; /* since begin, by this thread */
+	__u64 faults, fault_ns;
+	__u64 handler_ns; /* entry of the statement handler, 0: none seen */
+	__u64 found;
+	__u32 wall_ms;
+	__u32 hits; /* times that the daemon's log function ran in this query */
+	char index[SONDE_INDEX_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_span);
+} span SEC(".maps");
+
+/* The open query of the current thread, or NULL. */
+static __always_inline struct task_span *span_current(void)
+{
+	struct task_span *s = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0, 0);
+
+	return s && s->seq ? s : NULL;
+}
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What observing costs the target. The kernel's own BPF run time leaves out the trap and is 30 to 70
+ * times too small for a uprobe, so the trap is calibrated on this machine: a child of sonde calls a
+ * function of its own in a loop, with and without an empty program of the same link kind on the same
+ * kind of instruction, interleaved; the difference of the minima is the cost of one hit.
+ */
+#ifndef SONDE_ATTACH_COST_H
+#define SONDE_ATTACH_COST_H
+
+#include "attach/hook.h"
+
+struct sonde_calibration {
+	/* ns a hit, by link kind and instruction kind; 0 = not calibrated (kind not available) */
+	double hit_ns[SONDE_LINK__MAX][2];
+	uint64_t took_ns;
+};
+
+/*
+ * Calibrate the link kinds that @plan uses (all available ones for NULL). Takes about 30 ms a kind.
+ * 0 or -errno (logged). Kernel tracepoint kinds are measured on a syscall pair of the child.
+ */
+struct sonde_plan;
+int sonde_calibrate(const struct sonde_plan *plan, struct sonde_calibration *out);
+
+/* Cost in ns of one operation at each site of @item, summed over entry and return. */
+struct sonde_plan_item;
+double sonde_cost_per_hit(const struct sonde_calibration *c, const struct sonde_plan_item *item);
+
+#endif

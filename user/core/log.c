@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Messages to stderr and to the journal. A line is written with one call, so lines do not interleave. */
+#include <stdio.h>
+#include <syslog.h>
+
+#include "core/log.h"
+
+static enum sonde_log_level log_level = SONDE_LOG_WARN;
+
+void sonde_log_set_level(enum sonde_log_level level)
+{
+	log_level = level;
+}
+
+enum sonde_log_level sonde_log_get_level(void)
+{
+	return log_level;
+}
+
+void sonde_vlog(enum sonde_log_level level, const char *fmt, va_list ap)
+{
+	char line[2048];
+
+	if (level > log_level)
+		return;
+	vsnprintf(line, sizeof(line), fmt, ap);
+	fprintf(stderr, "sonde: %s%s\n", level == SONDE_LOG_WARN ? "warning: " : "", line);
+}
+
+void sonde_log(enum sonde_log_level level, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	sonde_vlog(level, fmt, ap);
+	va_end(ap);
+}
+
+void sonde_journal(const char *fmt, ...)
+{
+	va_list ap;
+
+	openlog("sonde", LOG_PID, LOG_DAEMON);
+	va_start(ap, fmt);
+	vsyslog(LOG_NOTICE, fmt, ap);
+	va_end(ap);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A growing string. Always NUL-terminated once anything was added; `len` excludes the NUL, so it may
+ * hold any bytes. Zero-initialise, fini when done.
+ */
+#ifndef SONDE_CORE_STR_H
+#define SONDE_CORE_STR_H
+
+#include <stddef.h>
+#include <stdbool.h>
+
+struct sonde_str {
+	char *s;
+	size_t len, cap;
+};
+
+void sonde_str_fini(struct sonde_str *str);
+void sonde_str_clear(struct sonde_str *str);
+/* Each returns 0 or -ENOMEM, the string unchanged on failure. */
+int sonde_str_add(struct sonde_str *str, const char *bytes, size_t len);
+int sonde_str_addc(struct sonde_str *str, char c);
+int sonde_str_addf(struct sonde_str *str, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* The text, "" while empty; owned by @str. */
+const char *sonde_str_get(const struct sonde_str *str);
+
+#define sonde_autostr __attribute__((cleanup(sonde_str_fini)))
+
+bool sonde_str_starts(const char *s, const char *prefix);
+
+/*
+ * Append @bytes as valid UTF-8: malformed sequences and control characters other than tab and newline
+ * become U+FFFD. Used wherever bytes of the target reach an output.
+ */
+int sonde_str_add_utf8(struct sonde_str *str, const char *bytes, size_t len);
+
+#endif

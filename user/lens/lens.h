@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A lens is one way of looking at a process. Everything sonde knows about it is one descriptor: what to
+ * attach, what it yields, how to decode it, what it costs and what it cannot see. Adding a lens is one
+ * pair of files and one line in lenses.def.
+ *
+ * Life: plan (add hooks for this target) -> the engine loads and attaches -> ready -> decode and tick
+ * while the session runs -> fini. A lens never prints: it pushes into the visitor it is given.
+ */
+#ifndef SONDE_LENS_LENS_H
+#define SONDE_LENS_LENS_H
+
+#include "attach/hook.h"
+#include "model/visitor.h"
+#include "sonde/event.h"
+#include "target/target.h"
+
+struct bpf_object;
+
+/* How a lens was asked to look; filled from the command line. */
+struct sonde_lens_opts {
+	bool passive;	   /* no uprobe, no read of the target's memory                            */
+	bool alloc_exact;  /* --alloc-mode exact                                                    */
+	bool query_text;   /* spans carry their text                                                */
+	bool want_spans;   /* somebody downstream takes spans                                       */
+	uint64_t slower_than_ns;
+	bool no_fault_latency; /* reserved for budgets: count only                                  */
+};
+
+struct sonde_lens;
+
+struct sonde_lens_ctx {
+	const struct sonde_lens *lens;
+	const struct sonde_lens_opts *opts;
+	const struct sonde_target_list *targets;
+	const struct sonde_visitor *out; /* where values go                                         */
+	const struct sonde_clockpair *clock;
+	struct bpf_object *obj;	   /* loaded object, or NULL for a lens without BPF                 */
+	struct sonde_plan *plan;   /* the executed plan: which alternative each hook got            */
+	void *priv;		   /* the lens's own state, made by init, freed by fini             */
+};
+
+struct sonde_lens {
+	enum sonde_lens_id id;
+	const char *name;	 /* also the BPF object's name                                      */
+	const char *summary;	 /* one line for help                                               */
+	const char *overhead;	 /* one line: what it costs                                         */
+	const char *blind_spots; /* one line: what it cannot see                                    */
+	const struct sonde_metric_desc *metrics;
+	size_t n_metrics;
+	const struct sonde_hist_desc *hists;
+	size_t n_hists;
+	/* The BPF object's bytes (from its skeleton), or NULL for a lens that needs none. */
+	const void *(*elf)(size_t *size);
+	/*
+	 * Add this lens's hooks for these targets to @hooks. Targets may change (a restart): called
+	 * again then. 0 or -errno (logged).
+	 */
+	int (*hooks)(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+	/* Before load: set rodata, resize maps, switch autoload beyond what the plan says. Optional. */
+	int (*configure)(struct sonde_lens_ctx *ctx, struct bpf_object *obj);
+	/* After load, before attach. Makes ctx->priv, seeds maps. */
+	int (*init)(struct sonde_lens_ctx *ctx);
+	/* One ring record whose header names this lens. Optional. */
+	int (*decode)(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev, size_t size);
+	/* Read maps and /proc, push metrics and histograms. @ts_ns is the tick's time. */
+	int (*tick)(struct sonde_lens_ctx *ctx, uint64_t ts_ns);
+	void (*fini)(struct sonde_lens_ctx *ctx);
+};
+
+/* All lenses, in lenses.def order; NULL if there is none of that name. */
+extern const struct sonde_lens *const sonde_lenses[];
+extern const size_t sonde_lens_count;
+const struct sonde_lens *sonde_lens_find(const char *name);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A visitor that remembers: the last value of every metric, the difference over the last interval, and
+ * every histogram merged over the interval and over the whole run. What the terminal shows is read
+ * from here.
+ */
+#ifndef SONDE_MODEL_SNAPSHOT_H
+#define SONDE_MODEL_SNAPSHOT_H
+
+#include "model/visitor.h"
+
+struct sonde_snap_metric {
+	const struct sonde_metric_desc *desc;
+	char *label;
+	uint32_t target;
+	bool present;	/* a value was seen                            */
+	double first, last, prev; /* prev: at the tick before the last     */
+	double min, max;
+	uint64_t first_ns, last_ns;
+	char *absent;	/* reason of the latest absence, or NULL       */
+};
+
+struct sonde_snap_hist {
+	const struct sonde_hist_desc *desc;
+	char *label;
+	uint32_t target;
+	struct sonde_hist total, interval, pending;
+};
+
+struct sonde_snap_note {
+	struct sonde_note note; /* strings owned here */
+};
+
+struct sonde_snapshot {
+	struct sonde_meta meta;
+	struct sonde_snap_metric *metrics;
+	size_t n_metrics, cap_metrics;
+	struct sonde_snap_hist *hists;
+	size_t n_hists, cap_hists;
+	struct sonde_snap_note *notes;
+	size_t n_notes, cap_notes;
+	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX];
+	uint64_t spans;		 /* seen */
+	uint64_t first_tick_ns, last_tick_ns, prev_tick_ns, ticks;
+	struct sonde_visitor visitor; /* feed this */
+};
+
+void sonde_snapshot_init(struct sonde_snapshot *s);
+void sonde_snapshot_fini(struct sonde_snapshot *s);
+/* NULL if never seen. @label "" for the plain series. Target: index, or UINT32_MAX for any. */
+const struct sonde_snap_metric *sonde_snapshot_find_metric(const struct sonde_snapshot *s,
+							   const char *name, const char *label,
+							   uint32_t target);
+const struct sonde_snap_hist *sonde_snapshot_find_hist(const struct sonde_snapshot *s,
+						       const char *name, const char *label,
+						       uint32_t target);
+/* Sum over targets and labels of the last value of a counter (or gauge) by name; *present false if none. */
+double sonde_snapshot_sum(const struct sonde_snapshot *s, const char *name, bool *present);
+/* Sum of the differences over the last interval. */
+double sonde_snapshot_delta(const struct sonde_snapshot *s, const char *name, bool *present);
+/* Sum of all drops, and of one lens. */
+uint64_t sonde_snapshot_drops(const struct sonde_snapshot *s);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The running observation, on one epoll loop: standby -> prepared -> armed -> recording -> draining ->
+ * done. It owns targets, engine, lenses and snapshot, drains the ring every 10 ms, ticks the lenses
+ * each interval, and hands everything to the visitors it was given. It prints nothing but messages.
+ */
+#ifndef SONDE_SESSION_SESSION_H
+#define SONDE_SESSION_SESSION_H
+
+#include "attach/cost.h"
+#include "attach/feature.h"
+#include "attach/plan.h"
+#include "lens/lens.h"
+#include "model/snapshot.h"
+#include "target/target.h"
+
+enum sonde_alloc_mode { SONDE_ALLOC_MODE_OFF = 0, SONDE_ALLOC_MODE_EXACT = 1 };
+
+struct sonde_session_opts {
+	struct sonde_target_query target;
+	const char *const *command; /* `stat -- CMD`: start it, observe from its exec; NULL-terminated  */
+	uint32_t lens_mask;	    /* bit per enum sonde_lens_id; 0: the default set                  */
+	struct sonde_lens_opts lens;
+	enum sonde_alloc_mode alloc_mode;
+	uint64_t duration_ns; /* 0 with instant set: one snapshot; UINT64_MAX: until stopped           */
+	bool instant;
+	uint64_t interval_ns;
+	bool follow;	      /* wait for a target that went and observe its successor                 */
+	bool children;
+	uint32_t only_tid;
+	const char *only_comm;
+	double harm_limit;    /* detach when query p50 exceeds this many times its baseline; 0: default */
+	uint32_t ring_bytes;  /* 0: default */
+	const char *argv;     /* the command line, for the recording                                   */
+	/* Asked before anything that slows the target is attached, with the expected cost in words.
+	 * NULL or false: refused, -ECANCELED. */
+	bool (*consent)(void *ctx, const char *question);
+	void *consent_ctx;
+	/* Where values go, besides the snapshot. */
+	const struct sonde_visitor *const *sinks;
+	size_t n_sinks;
+	/* After each interval; a non-zero return ends the session cleanly. */
+	int (*on_tick)(void *ctx, const struct sonde_snapshot *snap);
+	void *on_tick_ctx;
+};
+
+/* How a session ended, and what it cost. Strings are static. */
+struct sonde_session_result {
+	const char *ended;     /* "duration", "signal", "target exited", "harm", "sink", "tick"         */
+	bool degraded;	       /* any degraded note was made                                           */
+	uint64_t observed_ns;  /* from activate to pause                                               */
+	uint64_t attach_ns, detach_ns;
+	int exit_status;       /* of a started command, -1 otherwise                                   */
+};
+
+/*
+ * Run to the end. @snap must be initialised; it holds the totals afterwards. 0 or -errno (logged).
+ * SIGINT and SIGTERM end it cleanly.
+ */
+int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapshot *snap,
+		      struct sonde_session_result *result);
+
+/* What would be done, with nothing attached: for doctor and --dry-run. Free with the fini. */
+struct sonde_session_plan {
+	struct sonde_features features;
+	struct sonde_target_list targets;
+	struct sonde_hook_list hooks;
+	struct sonde_plan plan;
+	struct sonde_calibration calibration;
+	bool calibrated;
+};
+int sonde_session_plan(const struct sonde_session_opts *opts, bool calibrate,
+		       struct sonde_session_plan *out);
+void sonde_session_plan_fini(struct sonde_session_plan *p);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What sonde knows about an allocator: how to recognise it and which entry points to count so that one
+ * operation fires one probe. One descriptor file each, one line in allocators.def.
+ */
+#ifndef SONDE_TARGET_ALLOCATOR_H
+#define SONDE_TARGET_ALLOCATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "target/maps.h"
+#include "target/site.h"
+
+/* What the call's arguments mean. Reaches BPF as part of the cookie: append, never renumber. */
+enum sonde_alloc_op {
+	SONDE_ALLOC_MALLOC = 1,		/* size = arg0                                             */
+	SONDE_ALLOC_CALLOC = 2,		/* size = arg0 * arg1, overflow fails                      */
+	SONDE_ALLOC_REALLOC = 3,	/* old = arg0, size = arg1                                 */
+	SONDE_ALLOC_MEMALIGN = 4,	/* size = arg1 (memalign, aligned_alloc)                   */
+	SONDE_ALLOC_POSIX_MEMALIGN = 5, /* out = arg0, size = arg2, returns 0 or an errno          */
+	SONDE_ALLOC_VALLOC = 6,		/* size = arg0                                             */
+	SONDE_ALLOC_PVALLOC = 7,	/* size = arg0, rounded up to pages                        */
+	SONDE_ALLOC_NEW = 8,		/* size = arg0, may throw: never a return probe            */
+	SONDE_ALLOC_FREE = 9,		/* old = arg0                                              */
+	SONDE_ALLOC_DELETE = 10,	/* old = arg0                                              */
+	SONDE_ALLOC_DELETE_SIZED = 11,	/* old = arg0, size = arg1                                 */
+	SONDE_ALLOC_REALLOCARRAY = 12,	/* old = arg0, size = arg1 * arg2                          */
+	SONDE_ALLOC__MAX
+};
+
+struct sonde_alloc_entry {
+	const char *symbol;
+	enum sonde_alloc_op op;
+	bool may_throw;	     /* a C++ exception may leave it: entry probe only                     */
+	unsigned args;	     /* mask of sonde_site_args that the program reads                     */
+};
+
+/* How a free learns the chunk's size. */
+enum sonde_free_size { SONDE_FREE_UNKNOWN = 0, SONDE_FREE_GLIBC_HEADER = 1 };
+
+struct sonde_allocator {
+	const char *name;	/* "glibc", "jemalloc", "tcmalloc (gperftools)"                     */
+	/* Is module @m (opened as @elf) this allocator? It must define malloc. */
+	bool (*match)(const struct sonde_module *m, struct sonde_elf *elf);
+	/* Version into @buf, "" if it cannot be told. */
+	void (*version)(const struct sonde_module *m, struct sonde_elf *elf, char *buf, size_t size);
+	/* The set that counts each operation once; aliases of one address are merged by the caller. */
+	const struct sonde_alloc_entry *entries;
+	size_t n_entries;
+	enum sonde_free_size free_size;
+	bool exact;		/* live bytes can be had in exact mode                              */
+};
+
+extern const struct sonde_allocator *const sonde_allocators[];
+extern const size_t sonde_allocator_count;
+
+/*
+ * Which allocator serves malloc in @pid: the first module in link order that defines it (executable,
+ * preloads, libraries). *module receives the index in @mods. 0 or -ENOENT.
+ */
+int sonde_allocator_detect(pid_t pid, const struct sonde_modules *mods,
+			   const struct sonde_allocator **out, size_t *module, char *version,
+			   size_t version_size);
+
+/* One probe of the set, resolved in the file. */
+struct sonde_alloc_site {
+	const struct sonde_alloc_entry *entry;
+	struct sonde_site site;
+};
+/*
+ * Resolve the set in module @m: unique by offset, moved to the cheapest site unless the entry wants
+ * its return seen (@entry_only for those with a return side, i.e. exact mode and !may_throw and not
+ * free). *out heap, caller frees. 0 or -errno (logged).
+ */
+int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_module *m,
+			  bool with_returns, struct sonde_alloc_site **out, size_t *n);
+
+#endif

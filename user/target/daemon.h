@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Daemons that sonde knows by name, and the recipes that say where their query handlers are. A recipe
+ * is a text file in recipes/, found by build-id or by symbol: data, no code.
+ */
+#ifndef SONDE_TARGET_DAEMON_H
+#define SONDE_TARGET_DAEMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "target/site.h"
+
+struct sonde_daemon {
+	const char *name;	/* "searchd"                                                        */
+	const char *title;	/* "Sphinx or Manticore search daemon"                              */
+	const char *const *exe; /* basenames of the executable, NULL-terminated                     */
+	bool coroutines;	/* may switch stacks inside a handler: never a return probe          */
+};
+extern const struct sonde_daemon sonde_daemons[];
+extern const size_t sonde_daemon_count;
+const struct sonde_daemon *sonde_daemon_match(const char *exe_path);
+
+/* What a handler's entry tells. Reaches BPF in the cookie: append, never renumber. */
+enum sonde_handler_role {
+	SONDE_HANDLER_EXECUTE = 1, /* a statement begins                                            */
+	SONDE_HANDLER_LOG = 2,	   /* a search ended; its arguments hold the daemon's own figures    */
+};
+
+/* Where a field is: the argument register's number (0 = rdi, 1 = rsi, 2 = rdx), then up to two
+ * dereferences. offset < 0: the recipe does not say. */
+struct sonde_handler_field {
+	int arg, offset;
+	bool deref; /* the word at arg + offset is a pointer to the text */
+};
+
+struct sonde_handler {
+	enum sonde_handler_role role;
+	char *symbol;	 /* mangled, for messages; also how to find it when the build-id differs     */
+	uint64_t offset; /* file offset of the function's entry                                      */
+	struct sonde_site site;
+	struct sonde_handler_field text, index, wall_ms, found;
+};
+
+struct sonde_recipe {
+	char *file;	 /* the recipe's path */
+	char *title;
+	struct sonde_handler *handlers;
+	size_t n;
+};
+
+/*
+ * The recipe for an executable: first row whose build-id is @build_id, else symbols that @elf has.
+ * @dir: recipe directory, NULL for the installed one. 0, -ENOENT (nothing known, not logged), or
+ * -errno (logged: a recipe that cannot be parsed names file and line).
+ */
+int sonde_recipe_find(const char *dir, const char *build_id, struct sonde_elf *elf,
+		      struct sonde_recipe *out);
+void sonde_recipe_fini(struct sonde_recipe *r);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Symbols of an ELF file by elfutils. Names are looked for in this order: .dynsym, .symtab, the
+ * embedded mini-debug data, a separate debug file found by build-id below the target's root. An
+ * offset is a file offset, as uprobes want it: st_value - p_vaddr + p_offset of its segment.
+ */
+#ifndef SONDE_TARGET_ELF_H
+#define SONDE_TARGET_ELF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sonde_elf;
+
+struct sonde_sym {
+	const char *name; /* owned by the file object */
+	uint64_t offset;  /* in the file, bytes       */
+	uint64_t value;	  /* st_value                 */
+	uint64_t size;	  /* bytes; 0 if the table does not say */
+	const char *table; /* ".dynsym", ".symtab", "debug" */
+};
+
+/*
+ * Open @path; @root ("" or "/proc/PID/root") is where separate debug files are looked for.
+ * -EOPNOTSUPP not x86-64 (a 32-bit or foreign ELF), -ENOEXEC not an ELF; logged once.
+ */
+int sonde_elf_open(struct sonde_elf **out, const char *path, const char *root);
+void sonde_elf_free(struct sonde_elf **elf);
+
+/* Hex build-id into @buf, "" if it has none. */
+void sonde_elf_build_id(const struct sonde_elf *elf, char *buf, size_t size);
+bool sonde_elf_is_static(const struct sonde_elf *elf); /* no PT_INTERP and no PT_DYNAMIC needs */
+/* Defined function of that exact name (default version wins): 0 or -ENOENT, nothing logged. */
+int sonde_elf_find(struct sonde_elf *elf, const char *name, struct sonde_sym *out);
+/* Every defined function for which @match returns true; @cb returning non-zero stops and is returned. */
+int sonde_elf_each(struct sonde_elf *elf, int (*cb)(void *ctx, const struct sonde_sym *sym), void *ctx);
+/* Function that holds file offset @off, by symbols or by .eh_frame: its start and size. 0 or -ENOENT. */
+int sonde_elf_function_at(struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size);
+/* Copy @len bytes at file offset @off of an executable segment. 0 or -errno. */
+int sonde_elf_code(struct sonde_elf *elf, uint64_t off, void *buf, size_t len);
+/* Null-terminated list of DT_NEEDED sonames, owned by @elf. */
+const char *const *sonde_elf_needed(const struct sonde_elf *elf);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The kernel types that sonde's BPF programs read, and no more: CO-RE relocates every field by name at
+ * load, so only names and kinds matter here, not offsets. To look a type up on a running kernel:
+ *
+ *     bpftool btf dump file /sys/kernel/btf/vmlinux format c
+ *
+ * A type whose shape changed carries the first version with that shape in its name (type___v6_2).
+ */
+#ifndef SONDE_VMLINUX_H
+#define SONDE_VMLINUX_H
+
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef unsigned short __u16;
+typedef short __s16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s8 s8;
+typedef __s16 s16;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u32 __wsum;
+typedef __u16 __sum16;
+typedef int pid_t;
+typedef unsigned int gfp_t;
+typedef _Bool bool;
+
+enum { false = 0, true = 1 };
+
+/* UAPI constants that the programs use; values are ABI. */
+enum bpf_map_type_sonde {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_EXIST = 2 };
+enum {
+	BPF_F_NO_PREALLOC = 1,
+	BPF_F_MMAPABLE = 1 << 10,
+	BPF_F_CLONE = 1 << 9,
+};
+enum { BPF_F_CURRENT_CPU = 0xffffffffULL };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
+enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+
+/* The registers as BPF programs get them; uprobe contexts are read directly, without CO-RE. */
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs,
+		flags, sp, ss;
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct mm_struct;
+
+struct task_struct {
+	pid_t pid;
+	pid_t tgid;
+	struct task_struct *group_leader;
+	struct mm_struct *mm;
+	char comm[16];
+	unsigned int flags;
+};
+
+struct page;
+
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+	} in6_u;
+};
+
+struct sock_common {
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	__be16 skc_dport;
+	__u16 skc_num;
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_type;
+	__u16 sk_protocol;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct iovec {
+	void *iov_base;
+	unsigned long iov_len;
+};
+
+struct user_msghdr {
+	void *msg_name;
+	int msg_namelen;
+	struct iovec *msg_iov;
+	unsigned long msg_iovlen;
+};
+
+struct trace_event_raw_sys_enter {
+	long int id;
+	unsigned long args[6];
+};
+
+struct trace_event_raw_sys_exit {
+	long int id;
+	long int ret;
+};
+
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	__u64 session_id;
+	__u64 seq_num;
+};
+struct file {
+	void *private_data;
+};
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
+
+#pragma clang attribute pop
+
+#endif
