@@ -63,7 +63,7 @@ searchd_build_corpus() { # DOCS FINAL_DIR
 		rm -f "$tmp/docs.tsv" "$tmp/indexer.conf"
 		mv -T "$tmp" "$2"
 	else
-		searchd_say "the index could not be built: $(tail -1 "$tmp/indexer.log" 2>/dev/null)"
+		searchd_say "cannot build the index: $(tail -1 "$tmp/indexer.log" 2>/dev/null)"
 		rm -rf "$tmp"
 		return 1
 	fi
@@ -191,7 +191,7 @@ searchd_start() { # DIR [KEY=VALUE...]
 	if ! env ${preload:+LD_PRELOAD="$preload"} searchd --config "$dir/searchd.conf" \
 		>"$dir/start.log" 2>&1 </dev/null 3>&- 4>&- 9>&- ||
 		! searchd_wait_up "$dir" "$sql"; then
-		searchd_say "searchd did not start: $(grep -hE 'FATAL|ERROR' "$dir/start.log" | tail -1)"
+		searchd_say "no start: $(grep -hE 'FATAL|ERROR' "$dir/start.log" | tail -1)"
 		[ ! -s "$dir/searchd.pid" ] || searchd_stop "$dir"
 		return 1
 	fi
