@@ -11,6 +11,7 @@
 #define SONDE_LENS_LENS_H
 
 #include "attach/hook.h"
+#include "core/clock.h"
 #include "model/visitor.h"
 #include "sonde/event.h"
 #include "target/target.h"
@@ -28,6 +29,13 @@ struct sonde_lens_opts {
 };
 
 struct sonde_lens;
+
+/* Runs of one kind: a link kind on an instruction kind (the latter matters for uprobes only). */
+struct sonde_lens_hits {
+	enum sonde_link_kind kind;
+	enum sonde_insn_kind insn;
+	uint64_t n; /* cumulative */
+};
 
 struct sonde_lens_ctx {
 	const struct sonde_lens *lens;
@@ -61,10 +69,17 @@ struct sonde_lens {
 	int (*configure)(struct sonde_lens_ctx *ctx, struct bpf_object *obj);
 	/* After load, before attach. Makes ctx->priv, seeds maps. */
 	int (*init)(struct sonde_lens_ctx *ctx);
+	/* The targets changed (restart, exec, new child): seed again what init seeded. Optional. */
+	int (*retarget)(struct sonde_lens_ctx *ctx);
 	/* One ring record whose header names this lens. Optional. */
 	int (*decode)(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev, size_t size);
 	/* Read maps and /proc, push metrics and histograms. @ts_ns is the tick's time. */
 	int (*tick)(struct sonde_lens_ctx *ctx, uint64_t ts_ns);
+	/*
+	 * How often this lens's programs ran for the target so far, by what a run costs there: up to
+	 * @max rows into @out, returns how many. Multiplied by the calibrated cost of a hit. Optional.
+	 */
+	size_t (*hits)(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, size_t max);
 	void (*fini)(struct sonde_lens_ctx *ctx);
 };
 
@@ -72,5 +87,14 @@ struct sonde_lens {
 extern const struct sonde_lens *const sonde_lenses[];
 extern const size_t sonde_lens_count;
 const struct sonde_lens *sonde_lens_find(const char *name);
+
+/* For lenses: push one value, one absence, one note of ctx->lens. @metric indexes lens->metrics.
+ * 0 or the visitor's -errno. */
+int sonde_lens_push(const struct sonde_lens_ctx *ctx, uint32_t target, size_t metric,
+		    const char *label, uint64_t ts_ns, double value);
+int sonde_lens_push_absent(const struct sonde_lens_ctx *ctx, uint32_t target, size_t metric,
+			   const char *label, uint64_t ts_ns, const char *reason);
+int sonde_lens_note(const struct sonde_lens_ctx *ctx, enum sonde_note_level level, const char *what,
+		    const char *remedy);
 
 #endif

@@ -14,7 +14,7 @@ struct sonde_snap_metric {
 	char *label;
 	uint32_t target;
 	bool present;	/* a value was seen                            */
-	double first, last, prev; /* prev: at the tick before the last     */
+	double first, last, prev; /* prev: when the interval before was shown */
 	double min, max;
 	uint64_t first_ns, last_ns;
 	char *absent;	/* reason of the latest absence, or NULL       */
@@ -47,6 +47,8 @@ struct sonde_snapshot {
 
 void sonde_snapshot_init(struct sonde_snapshot *s);
 void sonde_snapshot_fini(struct sonde_snapshot *s);
+/* The interval was shown: differences count from here (histograms turn over at the tick). */
+void sonde_snapshot_mark(struct sonde_snapshot *s);
 /* NULL if never seen. @label "" for the plain series. Target: index, or UINT32_MAX for any. */
 const struct sonde_snap_metric *sonde_snapshot_find_metric(const struct sonde_snapshot *s,
 							   const char *name, const char *label,
@@ -58,7 +60,11 @@ const struct sonde_snap_hist *sonde_snapshot_find_hist(const struct sonde_snapsh
 double sonde_snapshot_sum(const struct sonde_snapshot *s, const char *name, bool *present);
 /* Sum of the differences over the last interval. */
 double sonde_snapshot_delta(const struct sonde_snapshot *s, const char *name, bool *present);
-/* Sum of all drops, and of one lens. */
+/* Histogram of one name and label merged over all targets into @out (initialised by the caller), over
+ * the last interval or the whole run. 0, or -ENOENT when it holds nothing. */
+int sonde_snapshot_hist_total(const struct sonde_snapshot *s, const char *name, const char *label,
+			      bool interval, struct sonde_hist *out);
+/* Sum of all drops. */
 uint64_t sonde_snapshot_drops(const struct sonde_snapshot *s);
 
 #endif

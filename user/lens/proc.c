@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The proc lens: life and CPU of the targets. CPU time and fault counts come from /proc/PID/stat
+ * each tick; forks, execs and exits from three tracepoints that fire only at those events. The
+ * session decodes its records itself (a target list changes), so decode here only counts them.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/mem.h"
+#include "lens/lens.h"
+#include "proc.skel.h"
+#include "target/proc.h"
+
+enum { M_USER, M_SYS, M_MINFLT, M_MAJFLT, M_FORKS, M_EXECS };
+
+static const struct sonde_metric_desc metrics[] = {
+	[M_USER] = {"proc.cpu_user", "ns", SONDE_COUNTER, "user CPU time since attach"},
+	[M_SYS] = {"proc.cpu_sys", "ns", SONDE_COUNTER, "system CPU time since attach"},
+	[M_MINFLT] = {"proc.minflt", "count", SONDE_COUNTER,
+		      "minor faults since attach, by the kernel"},
+	[M_MAJFLT] = {"proc.majflt", "count", SONDE_COUNTER,
+		      "major faults since attach, by the kernel"},
+	[M_FORKS] = {"proc.forks", "count", SONDE_COUNTER, "processes that a target forked"},
+	[M_EXECS] = {"proc.execs", "count", SONDE_COUNTER,
+		     "times that a target replaced its program"},
+};
+
+struct proc_state {
+	struct sonde_proc_stat *base; /* at first sight, by target index */
+	size_t n;
+	uint64_t forks, execs;
+};
+
+#define TRACEPOINT(prog, tp)                                                                       \
+	{                                                                                          \
+		{.kind = SONDE_LINK_TP_BTF,                                                        \
+		 .program = prog,                                                                  \
+		 .event = tp,                                                                      \
+		 .needs = {SONDE_FEAT_TP_BTF, SONDE_FEAT_RINGBUF, SONDE_FEAT_NONE}},               \
+	}
+
+static const struct sonde_alternative fork_alts[] = TRACEPOINT("proc_fork", "sched_process_fork");
+static const struct sonde_alternative exec_alts[] = TRACEPOINT("proc_exec", "sched_process_exec");
+static const struct sonde_alternative exit_alts[] = TRACEPOINT("proc_exit", "sched_process_exit");
+
+static const void *proc_elf(size_t *size)
+{
+	return proc_bpf__elf_bytes(size);
+}
+
+static int proc_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
+{
+	const struct sonde_hook rows[] = {
+		{.name = "proc.fork", .alts = fork_alts, .purpose = "a target forks"},
+		{.name = "proc.exec",
+		 .alts = exec_alts,
+		 .purpose = "a target replaces its program"},
+		{.name = "proc.exit", .alts = exit_alts, .purpose = "a target ends"},
+	};
+
+	(void)ctx;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
+		struct sonde_hook h = rows[i];
+		int err;
+
+		h.lens = SONDE_LENS_PROC;
+		h.n_alts = 1;
+		err = sonde_hook_list_add(hooks, &h);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int proc_init(struct sonde_lens_ctx *ctx)
+{
+	ctx->priv = calloc(1, sizeof(struct proc_state));
+	return ctx->priv ? 0 : -ENOMEM;
+}
+
+static void proc_fini(struct sonde_lens_ctx *ctx)
+{
+	struct proc_state *s = ctx->priv;
+
+	if (s)
+		free(s->base);
+	free(s);
+	ctx->priv = NULL;
+}
+
+static int proc_decode(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev, size_t size)
+{
+	const struct sonde_ev_proc *p = (const void *)ev;
+	struct proc_state *s = ctx->priv;
+
+	if (ev->kind != SONDE_EV_PROC || size < sizeof(*p))
+		return 0;
+	s->forks += p->what == SONDE_PROC_FORK;
+	s->execs += p->what == SONDE_PROC_EXEC;
+	return 0;
+}
+
+/* Counters count from first sight; a process that was there before has a base to subtract. */
+static const struct sonde_proc_stat *base_of(struct proc_state *s, size_t index,
+					     const struct sonde_proc_stat *now)
+{
+	if (index >= s->n) {
+		struct sonde_proc_stat *b = reallocarray(s->base, index + 1, sizeof(*b));
+
+		if (!b)
+			return NULL;
+		for (size_t i = s->n; i <= index; i++)
+			b[i] = (struct sonde_proc_stat){0};
+		s->base = b;
+		s->n = index + 1;
+	}
+	if (!s->base[index].pid)
+		s->base[index] = *now;
+	return &s->base[index];
+}
+
+static int push_target(struct sonde_lens_ctx *ctx, uint32_t index, uint64_t ts_ns)
+{
+	struct sonde_proc_stat now;
+	const struct sonde_proc_stat *base;
+	int err = sonde_proc_stat(ctx->targets->t[index].pid, &now);
+
+	if (err)
+		return 0; /* gone: the session says so */
+	base = base_of(ctx->priv, index, &now);
+	if (!base)
+		return -ENOMEM;
+	err = sonde_lens_push(ctx, index, M_USER, "", ts_ns,
+			      (double)(now.utime_ns - base->utime_ns));
+	err = err ? err
+		  : sonde_lens_push(ctx, index, M_SYS, "", ts_ns,
+				    (double)(now.stime_ns - base->stime_ns));
+	err = err ? err
+		  : sonde_lens_push(ctx, index, M_MINFLT, "", ts_ns,
+				    (double)(now.minflt - base->minflt));
+	return err ? err
+		   : sonde_lens_push(ctx, index, M_MAJFLT, "", ts_ns,
+				     (double)(now.majflt - base->majflt));
+}
+
+static int proc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct proc_state *s = ctx->priv;
+	int err = 0;
+
+	for (size_t i = 0; i < ctx->targets->n && !err; i++)
+		err = ctx->targets->t[i].gone ? 0 : push_target(ctx, (uint32_t)i, ts_ns);
+	err = err ? err : sonde_lens_push(ctx, 0, M_FORKS, "", ts_ns, (double)s->forks);
+	return err ? err : sonde_lens_push(ctx, 0, M_EXECS, "", ts_ns, (double)s->execs);
+}
+
+const struct sonde_lens sonde_lens_proc = {
+	.id = SONDE_LENS_PROC,
+	.name = "proc",
+	.summary = "CPU time, kernel fault counts, forks and execs of the target",
+	.overhead = "one read of /proc a tick, about 10 us; three tracepoints that fire at fork, "
+		    "exec, exit",
+	.blind_spots = "CPU time has the kernel's tick or accounting resolution",
+	.metrics = metrics,
+	.n_metrics = SONDE_ARRAY_SIZE(metrics),
+	.elf = proc_elf,
+	.hooks = proc_hooks,
+	.init = proc_init,
+	.decode = proc_decode,
+	.tick = proc_tick,
+	.fini = proc_fini,
+};
