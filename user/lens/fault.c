@@ -20,18 +20,15 @@
 #include "lens/fault_read.h"
 #include "lens/lens.h"
 #include "sonde/fault.h"
-#include "target/proc.h"
 
 #include "fault.skel.h"
 
-enum { M_COUNT, M_TIME, M_PROC };
+enum { M_COUNT, M_TIME };
 
 static const struct sonde_metric_desc metrics[] = {
 	[M_COUNT] = {"fault.count", "count", SONDE_COUNTER,
 		     "page faults by size of page, origin and kind"},
 	[M_TIME] = {"fault.time", "ns", SONDE_COUNTER, "time spent in those faults"},
-	[M_PROC] = {"fault.proc", "count", SONDE_COUNTER,
-		    "page faults since attach as /proc counts them, populated ranges included"},
 };
 
 static const struct sonde_hist_desc hists[] = {
@@ -61,8 +58,6 @@ static void series_label(char *buf, size_t size, unsigned series)
 struct row {
 	struct sonde_fault_sum sums[SONDE_FAULT_SERIES];
 	uint64_t pushed_ns[SONDE_FAULT_SERIES]; /* of the sums, already in pushed histograms */
-	bool have_proc;
-	uint64_t minflt0, majflt0; /* /proc's figures when the target was first seen */
 };
 
 struct fault_state {
@@ -183,26 +178,18 @@ static void fault_fini(struct sonde_lens_ctx *ctx)
 	ctx->priv = NULL;
 }
 
-/* Rows for targets that joined; their /proc figures are the zero of fault.proc. */
+/* Rows for targets that joined. */
 static int grow_rows(struct fault_state *st, const struct sonde_target_list *targets)
 {
 	struct row *rows = st->rows;
-	struct sonde_proc_stat stat;
 
 	if (targets->n <= st->n_rows)
 		return 0;
 	rows = reallocarray(st->rows, targets->n, sizeof(*rows));
 	if (!rows)
 		return -ENOMEM;
+	memset(rows + st->n_rows, 0, (targets->n - st->n_rows) * sizeof(*rows));
 	st->rows = rows;
-	for (size_t i = st->n_rows; i < targets->n; i++) {
-		rows[i] = (struct row){};
-		if (sonde_proc_stat(targets->t[i].pid, &stat))
-			continue;
-		rows[i].have_proc = true;
-		rows[i].minflt0 = stat.minflt;
-		rows[i].majflt0 = stat.majflt;
-	}
 	st->n_rows = targets->n;
 	return 0;
 }
@@ -323,19 +310,6 @@ static int push_hists(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	return err;
 }
 
-static int push(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t target, int metric,
-		const char *label, double value, const char *absent)
-{
-	struct sonde_metric m = {.desc = &metrics[metric],
-				 .label = label,
-				 .ts_ns = ts_ns,
-				 .target = (uint32_t)target,
-				 .value = value,
-				 .absent = absent};
-
-	return sonde_visit(ctx->out, metric, &m);
-}
-
 /* These are told even when they are 0: nothing happened, and that was seen. */
 static bool always_told(unsigned series, bool sized)
 {
@@ -347,7 +321,7 @@ static bool always_told(unsigned series, bool sized)
 	       series == sonde_fault_series(SONDE_FAULT_PMD, 0, 0);
 }
 
-static int push_sums(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t target)
+static int push_sums(struct sonde_lens_ctx *ctx, uint64_t ts_ns, uint32_t target)
 {
 	struct fault_state *st = ctx->priv;
 	const struct row *row = &st->rows[target];
@@ -358,30 +332,18 @@ static int push_sums(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t target)
 		if (!row->sums[s].count && !always_told(s, st->sized))
 			continue;
 		series_label(label, sizeof(label), s);
-		err = push(ctx, ts_ns, target, M_COUNT, label, (double)row->sums[s].count, NULL);
-		if (!err)
-			err = push(ctx, ts_ns, target, M_TIME, label, (double)row->sums[s].ns,
-				   st->sized ? NULL
-					     : "this kernel does not show where a fault ends");
+		err = sonde_lens_push(ctx, target, M_COUNT, label, ts_ns,
+				      (double)row->sums[s].count);
+		if (err)
+			break;
+		if (st->sized)
+			err = sonde_lens_push(ctx, target, M_TIME, label, ts_ns,
+					      (double)row->sums[s].ns);
+		else
+			err = sonde_lens_push_absent(
+				ctx, target, M_TIME, label, ts_ns,
+				"this kernel does not show where a fault ends");
 	}
-	return err;
-}
-
-static int push_proc(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t target)
-{
-	struct fault_state *st = ctx->priv;
-	const struct row *row = &st->rows[target];
-	const char *absent = NULL;
-	struct sonde_proc_stat now = {};
-	int err;
-
-	if (!row->have_proc || sonde_proc_stat(ctx->targets->t[target].pid, &now))
-		absent = "the process has exited";
-	err = push(ctx, ts_ns, target, M_PROC, "minor", (double)(now.minflt - row->minflt0),
-		   absent);
-	if (!err)
-		err = push(ctx, ts_ns, target, M_PROC, "major", (double)(now.majflt - row->majflt0),
-			   absent);
 	return err;
 }
 
@@ -417,15 +379,31 @@ static int fault_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	if (err)
 		return sonde_err(err, "fault: cannot read the histogram map: %s", strerror(-err));
 	err = push_hists(ctx, ts_ns);
-	for (size_t i = 0; i < st->n_rows && !err; i++) {
-		if (!ctx->targets->t[i].gone)
-			err = push_proc(ctx, ts_ns, i);
-		if (!err)
-			err = push_sums(ctx, ts_ns, i);
-	}
+	for (uint32_t i = 0; i < st->n_rows && !err; i++)
+		err = push_sums(ctx, ts_ns, i);
 	forget_gone(st, ctx->targets);
 	st->last_ns = ts_ns;
 	return err;
+}
+
+/* A fault runs a program where it begins and one where it ends. */
+static size_t fault_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, size_t max)
+{
+	struct fault_state *st = ctx->priv;
+	uint64_t faults = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < st->n_rows; i++)
+		for (unsigned s = 0; s < SONDE_FAULT_SERIES; s++)
+			faults += st->rows[i].sums[s].count;
+	for (size_t i = 0; i < ctx->plan->n && n < max; i++) {
+		const struct sonde_plan_item *item = &ctx->plan->items[i];
+
+		if (item->alt >= 0 &&
+		    (item->hook->alts == user_alts || item->hook->alts == minor_alts))
+			out[n++] = (struct sonde_lens_hits){.kind = item->kind, .n = faults};
+	}
+	return n;
 }
 
 /* Where only beginnings can be counted, the programs that open a fault must not. */
@@ -457,5 +435,6 @@ const struct sonde_lens sonde_lens_fault = {
 	.configure = fault_configure,
 	.init = fault_init,
 	.tick = fault_tick,
+	.hits = fault_hits,
 	.fini = fault_fini,
 };
