@@ -130,7 +130,13 @@ static __always_inline bool below(__u64 outer, __u64 sp)
 	return outer - sp < INNER_STACK_BYTES;
 }
 
-/* a * b, or 0 where that overflows: the call will fail, it asks for no number of bytes. */
+/* What a call asks for that will fail since its product overflows. */
+#define NO_SIZE (~0ull)
+/* More than an address space holds (2^47 bytes): such a call fails; it is counted, its bytes are not,
+ * since a few of them would wrap the sum. */
+#define ABSURD(size) ((size) >> 47)
+
+/* a * b, or NO_SIZE. */
 static __always_inline __u64 product(__u64 a, __u64 b)
 {
 	__u64 big = a > b ? a : b, small = a > b ? b : a;
@@ -139,7 +145,7 @@ static __always_inline __u64 product(__u64 a, __u64 b)
 	if (!(big >> 32))
 		return low;
 	if (small >> 32 || high >> 32 || (high << 32) + low < low)
-		return 0;
+		return NO_SIZE;
 	return (high << 32) + low;
 }
 
@@ -189,7 +195,7 @@ static __always_inline void count_call(__u32 target, __u32 op, __u64 size)
 	if (!row)
 		return;
 	add(&row->calls, 1);
-	if (gives_back(op))
+	if (gives_back(op) || ABSURD(size))
 		return;
 	add(&row->bytes, size);
 	i = sonde_alloc_bucket_index(lane(), geometry.targets, target, sonde_hist_index(size));
@@ -301,12 +307,19 @@ static __always_inline __u64 result(struct pt_regs *ctx, __u32 op, __u64 note)
 }
 
 /* A failed operator new asks again after its handler: that call is still its own. */
-static __always_inline void rearm_new(__u64 sp)
+static __always_inline void count_failure(struct pt_regs *ctx, struct sonde_alloc_row *row,
+					  __u64 note)
 {
-	struct alloc_thread *t = thread_find();
+	struct alloc_thread *t;
 
-	if (t)
-		t->wrap_sp = sp;
+	if (note & NOTE_WRAPPED) {
+		row = row_of(note >> NOTE_TARGET & 0xff, SONDE_ALLOC_NEW);
+		t = thread_find();
+		if (t)
+			t->wrap_sp = PT_REGS_SP(ctx);
+	}
+	if (row)
+		add(&row->failed, 1);
 }
 
 static __always_inline void finish(struct pt_regs *ctx, __u32 op, __u64 note)
@@ -318,12 +331,10 @@ static __always_inline void finish(struct pt_regs *ctx, __u32 op, __u64 note)
 		return;
 	if (ptr)
 		add(&row->chunk_in, chunk_bytes(ptr));
-	else if (!(note & NOTE_FREES))
-		add(&row->failed, 1);
 	if (takes_old(op) && (ptr || note & NOTE_FREES))
 		add(&row->chunk_out, note & NOTE_VALUE);
-	if (!ptr && note & NOTE_WRAPPED)
-		rearm_new(PT_REGS_SP(ctx));
+	if (!ptr && !(note & NOTE_FREES))
+		count_failure(ctx, row, note);
 }
 
 /* Entry and return in one, where the kernel has it: the note travels in the session's own word. */
