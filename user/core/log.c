@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Messages to stderr and to the journal. A line is written with one call, so lines do not interleave. */
+/* Messages to stderr and to the journal. A line is written with one call, so lines do not
+ * interleave. */
 #include <stdio.h>
 #include <syslog.h>
 

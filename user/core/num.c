@@ -30,7 +30,8 @@ static const struct unit byte_units[] = {
 };
 
 static const struct unit time_units[] = {
-	{"", 1e9}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9},
+	{"", 1e9},  {"ns", 1},	 {"us", 1e3},	{"ms", 1e6},
+	{"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9},
 };
 
 int sonde_parse_u64(const char *s, uint64_t *out)
@@ -96,6 +97,20 @@ int sonde_parse_percent(const char *s, double *out)
 	return 0;
 }
 
+int sonde_parse_real(const char *s, double *out)
+{
+	char *end;
+	double v;
+
+	if (!isdigit((unsigned char)s[0]) || s[strspn(s, "0123456789.")])
+		return -EINVAL;
+	v = strtod(s, &end);
+	if (*end)
+		return -EINVAL;
+	*out = v;
+	return 0;
+}
+
 static const char *fmt_scaled(char *buf, size_t size, double v, const struct unit *units, size_t n)
 {
 	size_t i = 0;
@@ -104,7 +119,10 @@ static const char *fmt_scaled(char *buf, size_t size, double v, const struct uni
 	while (i + 1 < n && fabs(v) >= units[i + 1].scale)
 		i++;
 	shown = v / units[i].scale;
-	snprintf(buf, size, "%.*f %s", i == 0 || fabs(shown) >= 99.95 ? 0 : fabs(shown) >= 9.995 ? 1 : 2,
+	snprintf(buf, size, "%.*f %s",
+		 i == 0 || fabs(shown) >= 99.95 ? 0
+		 : fabs(shown) >= 9.995		? 1
+						: 2,
 		 shown, units[i].name);
 	return buf;
 }
@@ -112,7 +130,11 @@ static const char *fmt_scaled(char *buf, size_t size, double v, const struct uni
 const char *sonde_fmt_bytes(char *buf, size_t size, double bytes)
 {
 	static const struct unit u[] = {
-		{"B", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+		{"B", 1},
+		{"KiB", 1024.0},
+		{"MiB", 1048576.0},
+		{"GiB", 1073741824.0},
+		{"TiB", 1099511627776.0},
 	};
 
 	return fmt_scaled(buf, size, bytes, u, SONDE_ARRAY_SIZE(u));

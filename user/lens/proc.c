@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The proc lens: life and CPU of the targets. CPU time and fault counts come from /proc/PID/stat each
- * tick; forks, execs and exits from three tracepoints that fire only at those events. The session
- * decodes its records itself (a target list changes), so decode here only counts them.
+ * The proc lens: life and CPU of the targets. CPU time and fault counts come from /proc/PID/stat
+ * each tick; forks, execs and exits from three tracepoints that fire only at those events. The
+ * session decodes its records itself (a target list changes), so decode here only counts them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,10 +17,13 @@ enum { M_USER, M_SYS, M_MINFLT, M_MAJFLT, M_FORKS, M_EXECS };
 static const struct sonde_metric_desc metrics[] = {
 	[M_USER] = {"proc.cpu_user", "ns", SONDE_COUNTER, "user CPU time since attach"},
 	[M_SYS] = {"proc.cpu_sys", "ns", SONDE_COUNTER, "system CPU time since attach"},
-	[M_MINFLT] = {"proc.minflt", "count", SONDE_COUNTER, "minor faults since attach, by the kernel"},
-	[M_MAJFLT] = {"proc.majflt", "count", SONDE_COUNTER, "major faults since attach, by the kernel"},
+	[M_MINFLT] = {"proc.minflt", "count", SONDE_COUNTER,
+		      "minor faults since attach, by the kernel"},
+	[M_MAJFLT] = {"proc.majflt", "count", SONDE_COUNTER,
+		      "major faults since attach, by the kernel"},
 	[M_FORKS] = {"proc.forks", "count", SONDE_COUNTER, "processes that a target forked"},
-	[M_EXECS] = {"proc.execs", "count", SONDE_COUNTER, "times that a target replaced its program"},
+	[M_EXECS] = {"proc.execs", "count", SONDE_COUNTER,
+		     "times that a target replaced its program"},
 };
 
 struct proc_state {
@@ -50,7 +53,9 @@ static int proc_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 {
 	const struct sonde_hook rows[] = {
 		{.name = "proc.fork", .alts = fork_alts, .purpose = "a target forks"},
-		{.name = "proc.exec", .alts = exec_alts, .purpose = "a target replaces its program"},
+		{.name = "proc.exec",
+		 .alts = exec_alts,
+		 .purpose = "a target replaces its program"},
 		{.name = "proc.exit", .alts = exit_alts, .purpose = "a target ends"},
 	};
 
@@ -126,12 +131,14 @@ static int push_target(struct sonde_lens_ctx *ctx, uint32_t index, uint64_t ts_n
 	base = base_of(ctx->priv, index, &now);
 	if (!base)
 		return -ENOMEM;
-	err = sonde_lens_push(ctx, index, M_USER, "", ts_ns, (double)(now.utime_ns - base->utime_ns));
+	err = sonde_lens_push(ctx, index, M_USER, "", ts_ns,
+			      (double)(now.utime_ns - base->utime_ns));
 	err = err ? err
 		  : sonde_lens_push(ctx, index, M_SYS, "", ts_ns,
 				    (double)(now.stime_ns - base->stime_ns));
 	err = err ? err
-		  : sonde_lens_push(ctx, index, M_MINFLT, "", ts_ns, (double)(now.minflt - base->minflt));
+		  : sonde_lens_push(ctx, index, M_MINFLT, "", ts_ns,
+				    (double)(now.minflt - base->minflt));
 	return err ? err
 		   : sonde_lens_push(ctx, index, M_MAJFLT, "", ts_ns,
 				     (double)(now.majflt - base->majflt));
@@ -152,7 +159,8 @@ const struct sonde_lens sonde_lens_proc = {
 	.id = SONDE_LENS_PROC,
 	.name = "proc",
 	.summary = "CPU time, kernel fault counts, forks and execs of the target",
-	.overhead = "one read of /proc a tick, about 10 us; three tracepoints that fire at fork, exec, exit",
+	.overhead = "one read of /proc a tick, about 10 us; three tracepoints that fire at fork, "
+		    "exec, exit",
 	.blind_spots = "CPU time has the kernel's tick or accounting resolution",
 	.metrics = metrics,
 	.n_metrics = SONDE_ARRAY_SIZE(metrics),

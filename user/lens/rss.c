@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The rss lens: what the target holds, from /proc/PID/status each tick. No BPF, nothing attached, about
- * 15 us a reading. AnonHugePages needs a walk of the page tables (smaps_rollup: 33 ms for 2 GiB of base
- * pages), so it is read only while its predicted time stays below ROLLUP_MAX_NS, and its age is shown.
+ * The rss lens: what the target holds, from /proc/PID/status each tick. No BPF, nothing attached,
+ * about 15 us a reading. AnonHugePages needs a walk of the page tables (smaps_rollup: 33 ms for 2
+ * GiB of base pages), so it is read only while its predicted time stays below ROLLUP_MAX_NS, and
+ * its age is shown.
  *
  * The kernel's counters are exact since 6.16 (82241a83cd15) and within a per-CPU drift before.
  */
@@ -13,9 +14,9 @@
 #include "lens/lens.h"
 #include "target/proc.h"
 
-#define ROLLUP_MAX_NS	   (50 * SONDE_NS_PER_MS)
-#define ROLLUP_NS_PER_GIB  (17 * SONDE_NS_PER_MS) /* measured: base pages, the dear case */
-#define ROLLUP_SHARE	   100 /* at most 1/100 of the time may go into walking page tables */
+#define ROLLUP_MAX_NS	  (50 * SONDE_NS_PER_MS)
+#define ROLLUP_NS_PER_GIB (17 * SONDE_NS_PER_MS) /* measured: base pages, the dear case */
+#define ROLLUP_SHARE	  100 /* at most 1/100 of the time may go into walking page tables */
 
 enum {
 	M_TOTAL,
@@ -34,9 +35,11 @@ enum {
 
 static const struct sonde_metric_desc metrics[] = {
 	[M_TOTAL] = {"rss.total", "bytes", SONDE_GAUGE, "resident memory: anon + file + shmem"},
-	[M_ANON] = {"rss.anon", "bytes", SONDE_GAUGE, "resident private anonymous memory (RssAnon)"},
+	[M_ANON] = {"rss.anon", "bytes", SONDE_GAUGE,
+		    "resident private anonymous memory (RssAnon)"},
 	[M_FILE] = {"rss.file", "bytes", SONDE_GAUGE, "resident file mappings (RssFile)"},
-	[M_SHMEM] = {"rss.shmem", "bytes", SONDE_GAUGE, "resident shared anonymous memory (RssShmem)"},
+	[M_SHMEM] = {"rss.shmem", "bytes", SONDE_GAUGE,
+		     "resident shared anonymous memory (RssShmem)"},
 	[M_SWAP] = {"rss.swap", "bytes", SONDE_GAUGE, "anonymous memory swapped out (VmSwap)"},
 	[M_PTE] = {"rss.pte", "bytes", SONDE_GAUGE, "page tables (VmPTE), outside RSS"},
 	[M_HWM] = {"rss.peak", "bytes", SONDE_GAUGE, "highest RSS since start (VmHWM)"},
@@ -45,7 +48,8 @@ static const struct sonde_metric_desc metrics[] = {
 			 "anonymous memory mapped by PMD huge pages (AnonHugePages)"},
 	[M_LAZYFREE] = {"rss.lazyfree", "bytes", SONDE_GAUGE,
 			"given back by MADV_FREE and not yet taken; still counted in RSS"},
-	[M_ROLLUP_NS] = {"rss.rollup_time", "ns", SONDE_GAUGE, "time the last page table walk took"},
+	[M_ROLLUP_NS] = {"rss.rollup_time", "ns", SONDE_GAUGE,
+			 "time the last page table walk took"},
 	[M_THREADS] = {"rss.threads", "count", SONDE_GAUGE, "threads of the process"},
 };
 
@@ -96,11 +100,12 @@ static struct walk *walk_of(struct rss_state *s, size_t index)
 	return &s->walks[index];
 }
 
-/* The walk is worth its price: it is predicted short, and walks have taken under 1/ROLLUP_SHARE of the
- * time so far. */
+/* The walk is worth its price: it is predicted short, and walks have taken under 1/ROLLUP_SHARE of
+ * the time so far. */
 static bool may_walk(const struct walk *w, uint64_t anon_bytes, uint64_t now_ns)
 {
-	uint64_t predicted = w->took_ns ? w->took_ns : (anon_bytes >> 20) * ROLLUP_NS_PER_GIB / 1024;
+	uint64_t predicted =
+		w->took_ns ? w->took_ns : (anon_bytes >> 20) * ROLLUP_NS_PER_GIB / 1024;
 
 	if (predicted > ROLLUP_MAX_NS)
 		return false;
@@ -143,9 +148,9 @@ static int push_target(struct sonde_lens_ctx *ctx, uint32_t index, uint64_t ts_n
 		size_t metric;
 		int64_t value;
 	} rows[] = {
-		{M_TOTAL, mem.rss},   {M_ANON, mem.rss_anon}, {M_FILE, mem.rss_file},
-		{M_SHMEM, mem.rss_shmem}, {M_SWAP, mem.swap}, {M_PTE, mem.pte},
-		{M_HWM, mem.hwm},     {M_HUGETLB, mem.hugetlb},
+		{M_TOTAL, mem.rss},	  {M_ANON, mem.rss_anon},   {M_FILE, mem.rss_file},
+		{M_SHMEM, mem.rss_shmem}, {M_SWAP, mem.swap},	    {M_PTE, mem.pte},
+		{M_HWM, mem.hwm},	  {M_HUGETLB, mem.hugetlb},
 	};
 
 	if (err == -ESRCH)

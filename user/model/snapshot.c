@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A visitor that remembers; see snapshot.h. Invariant: a series is found by (description name, label,
- * target), and its interval figures change only in tick().
+ * A visitor that remembers; see snapshot.h. Invariant: a series is found by (description name,
+ * label, target), and its interval figures change only in tick().
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "core/mem.h"
 #include "model/snapshot.h"
 
-static bool same_series(const char *name, const char *label, uint32_t target,
-			const char *want_name, const char *want_label, uint32_t want_target)
+static bool same_series(const char *name, const char *label, uint32_t target, const char *want_name,
+			const char *want_label, uint32_t want_target)
 {
 	return !strcmp(name, want_name) && !strcmp(label, want_label) &&
 	       (want_target == UINT32_MAX || target == want_target);
@@ -100,7 +100,8 @@ static struct sonde_snap_hist *get_hist(struct sonde_snapshot *s, const struct s
 
 	if (row)
 		return row;
-	fresh = (struct sonde_snap_hist){.desc = r->desc, .label = strdup(label), .target = r->target};
+	fresh = (struct sonde_snap_hist){
+		.desc = r->desc, .label = strdup(label), .target = r->target};
 	if (!fresh.label || sonde_hist_init(&fresh.total) || sonde_hist_init(&fresh.interval) ||
 	    sonde_hist_init(&fresh.pending) || SONDE_GROW(s->hists, s->n_hists, s->cap_hists)) {
 		hist_row_fini(&fresh);
@@ -247,7 +248,8 @@ const struct sonde_snap_hist *sonde_snapshot_find_hist(const struct sonde_snapsh
 	return find_hist(s, name, label, target);
 }
 
-static double sum_metric(const struct sonde_snapshot *s, const char *name, bool *present, bool delta)
+static double sum_metric(const struct sonde_snapshot *s, const char *name, bool *present,
+			 bool delta)
 {
 	double sum = 0;
 

@@ -87,9 +87,12 @@ const char *sonde_note_level_name(enum sonde_note_level level)
 const char *sonde_span_status_name(unsigned status)
 {
 	static const char *const names[] = {
-		[SONDE_SPAN_OK] = "ok",		  [SONDE_SPAN_ERROR] = "error",
-		[SONDE_SPAN_WARNING] = "warning", [SONDE_SPAN_RETRY] = "retry",
-		[SONDE_SPAN_NO_REPLY] = "no_reply", [SONDE_SPAN_ABORTED] = "aborted",
+		[SONDE_SPAN_OK] = "ok",
+		[SONDE_SPAN_ERROR] = "error",
+		[SONDE_SPAN_WARNING] = "warning",
+		[SONDE_SPAN_RETRY] = "retry",
+		[SONDE_SPAN_NO_REPLY] = "no_reply",
+		[SONDE_SPAN_ABORTED] = "aborted",
 	};
 
 	return name_of(names, SONDE_ARRAY_SIZE(names), status);

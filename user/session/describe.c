@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What a session says about itself, so that a recording explains itself without the command that
+ * made it: kernel, features, plan with reasons, calibration, clocks, targets, allocator and THP
+ * settings. Of the target's environment only allocator variables are kept.
+ */
+#include <inttypes.h>
+#include <sys/utsname.h>
+
+#include "core/file.h"
+#include "core/log.h"
+#include "core/mem.h"
+#include "core/str.h"
+#include "session/internal.h"
+#include "target/allocator.h"
+#include "target/daemon.h"
+#include "target/proc.h"
+
+static int describe_host(struct session *s)
+{
+	struct utsname u;
+	int err;
+
+	uname(&u);
+	err = sonde_meta_set(&s->meta, "sonde.version", "%s", SONDE_VERSION);
+	err = err ? err
+		  : sonde_meta_set(&s->meta, "command", "%s", s->opts->argv ? s->opts->argv : "");
+	err = err ? err : sonde_meta_set(&s->meta, "host.name", "%s", u.nodename);
+	err = err ? err : sonde_meta_set(&s->meta, "kernel.release", "%s", u.release);
+	err = err ? err
+		  : sonde_meta_set(&s->meta, "host.cpus", "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+	err = err ? err : sonde_meta_set(&s->meta, "clock.mono_ns", "%" PRIu64, s->clock.mono_ns);
+	return err ? err : sonde_meta_set(&s->meta, "clock.real_ns", "%" PRIu64, s->clock.real_ns);
+}
+
+static int describe_features(struct session *s)
+{
+	int err = 0;
+
+	for (int f = 0; f < SONDE_FEAT__MAX && !err; f++) {
+		char key[64];
+
+		snprintf(key, sizeof(key), "feature.%s", sonde_feature_name(f));
+		err = sonde_meta_set(&s->meta, key, "%s", sonde_answer_name(s->features.have[f]));
+	}
+	return err;
+}
+
+/* The word in brackets is the setting in force. */
+static int describe_thp(struct session *s)
+{
+	static const struct {
+		const char *key, *file;
+	} rows[] = {
+		{"thp.enabled", "enabled"},
+		{"thp.defrag", "defrag"},
+		{"thp.max_ptes_none", "khugepaged/max_ptes_none"},
+	};
+	int err = 0;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows) && !err; i++) {
+		char line[128], *open, *shut;
+
+		if (sonde_read_line(line, sizeof(line), "/sys/kernel/mm/transparent_hugepage/%s",
+				    rows[i].file))
+			continue;
+		open = strchr(line, '[');
+		shut = open ? strchr(open, ']') : NULL;
+		if (shut)
+			*shut = '\0';
+		err = sonde_meta_set(&s->meta, rows[i].key, "%s", shut ? open + 1 : line);
+	}
+	return err;
+}
+
+static int set_target(struct session *s, size_t i, const char *what, const char *value)
+{
+	char key[128];
+
+	snprintf(key, sizeof(key), "target.%zu.%s", i, what);
+	return sonde_meta_set(&s->meta, key, "%s", value);
+}
+
+static int describe_env(struct session *s, size_t i, pid_t pid)
+{
+	static const char *const names[] = {"MALLOC_CONF", "GLIBC_TUNABLES", "LD_PRELOAD",
+					    "MALLOC_ARENA_MAX", "TCMALLOC_RELEASE_RATE"};
+	char value[512], what[64];
+	int err = 0;
+
+	for (size_t n = 0; n < SONDE_ARRAY_SIZE(names) && !err; n++) {
+		if (sonde_proc_env(pid, names[n], value, sizeof(value)))
+			continue;
+		snprintf(what, sizeof(what), "env.%s", names[n]);
+		err = set_target(s, i, what, value);
+	}
+	return err;
+}
+
+static int describe_target(struct session *s, size_t i)
+{
+	const struct sonde_target *t = &s->targets.t[i];
+	char pid[16], age[32];
+	int err;
+
+	snprintf(pid, sizeof(pid), "%d", t->pid);
+	snprintf(age, sizeof(age), "%" PRIu64, sonde_proc_age_ns(t->pid));
+	err = set_target(s, i, "pid", pid);
+	err = err ? err : set_target(s, i, "age_ns", age);
+	err = err ? err : set_target(s, i, "comm", t->comm);
+	err = err ? err : set_target(s, i, "exe", t->exe ? t->exe : "");
+	err = err ? err : set_target(s, i, "build_id", t->build_id);
+	err = err ? err : set_target(s, i, "daemon", t->daemon ? t->daemon->name : "");
+	err = err ? err : set_target(s, i, "allocator", t->allocator ? t->allocator->name : "");
+	err = err ? err : set_target(s, i, "allocator_version", t->allocator_version);
+	return err ? err : describe_env(s, i, t->pid);
+}
+
+static int describe_plan(struct session *s)
+{
+	sonde_autostr struct sonde_str json = {0};
+	int err = sonde_plan_json(&s->plan, &json);
+
+	return err ? err : sonde_meta_set(&s->meta, "plan", "%s", sonde_str_get(&json));
+}
+
+static int describe_calibration(struct session *s)
+{
+	static const char *const insn[] = {"stepped", "emulated"};
+	int err = 0;
+
+	for (int k = 0; k < SONDE_LINK__MAX && !err; k++) {
+		for (int i = 0; i < 2 && !err; i++) {
+			char key[96];
+
+			if (s->calibration.hit_ns[k][i] <= 0)
+				continue;
+			snprintf(key, sizeof(key), "calibration.%s.%s_ns", sonde_link_kind_name(k),
+				 insn[i]);
+			err = sonde_meta_set(&s->meta, key, "%.1f", s->calibration.hit_ns[k][i]);
+		}
+	}
+	return err;
+}
+
+int session_describe(struct session *s)
+{
+	int err = describe_host(s);
+
+	err = err ? err : describe_features(s);
+	err = err ? err : describe_thp(s);
+	for (size_t i = 0; i < s->targets.n && !err; i++)
+		err = describe_target(s, i);
+	err = err ? err : describe_plan(s);
+	return err ? err : describe_calibration(s);
+}

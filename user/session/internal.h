@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the files of session/ share. A session outlives its engine: when a target execs or restarts,
+ * the engine and the lenses' kernel side are rebuilt (a new generation) while snapshot, sinks and
+ * counters go on.
+ */
+#ifndef SONDE_SESSION_INTERNAL_H
+#define SONDE_SESSION_INTERNAL_H
+
+#include "attach/budget.h"
+#include "attach/engine.h"
+#include "session/session.h"
+
+struct ring_buffer;
+
+enum session_state { STANDBY, PREPARED, ARMED, RECORDING, DRAINING, DONE };
+
+/* Counters of a new generation start at 0 again; the series must not. */
+struct rebase_row {
+	const struct sonde_metric_desc *desc;
+	char *label;
+	uint32_t target;
+	double offset; /* add to what the lens says */
+	double last;   /* as the lens said it */
+};
+
+struct rebase {
+	struct rebase_row *rows;
+	size_t n, cap;
+};
+
+/* Timers and signals of the one loop. */
+struct loop {
+	int ep, drain, tick, signals;
+};
+
+struct session {
+	const struct sonde_session_opts *opts;
+	struct sonde_snapshot *snap;
+	struct sonde_session_result *result;
+	enum session_state state;
+	bool baseline; /* before the heavier probes are attached: values go to the baseline snapshot */
+
+	struct sonde_features features;
+	struct sonde_target_list targets;
+	struct sonde_calibration calibration;
+	struct sonde_clockpair clock;
+
+	/* one generation */
+	struct sonde_engine *engine;
+	struct sonde_hook_list hooks;
+	struct sonde_plan plan;
+	struct ring_buffer *ring;
+	struct sonde_lens_ctx ctx[SONDE_LENS__MAX];
+	bool enabled[SONDE_LENS__MAX];
+	bool inited[SONDE_LENS__MAX];
+	unsigned generation;
+
+	/* values: lens -> gate -> fanout -> snapshot, sinks */
+	struct sonde_visitor gate;
+	struct sonde_fanout fanout;
+	struct sonde_visitor out;
+	struct sonde_snapshot base_snap;
+	struct rebase rebase;
+	struct sonde_meta meta;
+	bool begun;
+
+	struct loop loop;
+	struct sonde_harm harm;
+	uint64_t active_since_ns, observed_ns;
+	uint64_t deadline_ns;
+	uint64_t next_follow_ns;
+	const char *ended; /* why to stop, NULL: go on */
+	bool rebuild;	   /* a target changed: a new generation is due */
+	pid_t command_pid; /* started by us, 0: none */
+	int command_gate;  /* write end of the pipe it waits on, -1 */
+	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
+};
+
+/* generation.c: build and tear down what hangs on an engine. 0 or -errno (logged). */
+int session_prepare(struct session *s);
+int session_arm(struct session *s);
+void session_teardown(struct session *s);
+/* Hooks and plan for the current targets, without an engine. */
+int session_make_plan(struct session *s);
+void session_enable_lenses(struct session *s);
+
+/* loop.c */
+int loop_init(struct loop *l, uint64_t drain_ns, uint64_t interval_ns);
+void loop_fini(struct loop *l);
+/* Run until @deadline_ns (monotonic), s->ended or s->rebuild. 0 or -errno. */
+int loop_run(struct session *s, uint64_t deadline_ns);
+/* One interval's end: lenses, drops, cost, visitors, harm. */
+int session_tick(struct session *s, uint64_t ts_ns);
+int session_drain(struct session *s);
+
+/* gate.c: the visitor that lenses push into. */
+void session_gate_init(struct session *s);
+void rebase_generation(struct rebase *r);
+void rebase_fini(struct rebase *r);
+
+/* lifecycle.c: targets that fork, exec, exit, restart. */
+int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);
+int session_check_targets(struct session *s);
+int session_start_command(struct session *s);
+int session_release_command(struct session *s);
+void session_reap_command(struct session *s);
+int session_note(struct session *s, enum sonde_note_level level, const char *remedy,
+		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* describe.c: the meta rows. */
+int session_describe(struct session *s);
+
+/* spend.c: what observing costs, as metrics. */
+int session_push_cost(struct session *s, uint64_t ts_ns);
+
+#endif

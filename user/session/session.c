@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The running observation; see session.h. This file is the order of things: select, prepare, arm,
+ * record, drain, done. What each step does is in its own file.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/err.h"
+#include "core/log.h"
+#include "core/mem.h"
+#include "session/internal.h"
+#include "target/allocator.h"
+
+#define DRAIN_NS	     (10 * SONDE_NS_PER_MS)
+#define HARM_LIMIT	     3.0
+#define HARM_LIMIT_CONSENTED 50.0 /* exact mode is a slow-down the user agreed to */
+#define HARM_HOLD_NS	     (2 * SONDE_NS_PER_SEC)
+#define COMMAND_POLL_US	     500
+#define COMMAND_POLLS	     4000
+
+static bool exact(const struct session *s)
+{
+	return s->opts->alloc_mode == SONDE_ALLOC_MODE_EXACT;
+}
+
+static int select_targets(struct session *s)
+{
+	struct sonde_target t = {0};
+	int err;
+
+	if (!s->opts->command)
+		return sonde_target_select(&s->opts->target, &s->targets);
+	err = session_start_command(s);
+	if (err)
+		return err;
+	/* Exact counting needs the allocator's file, which is mapped only after the exec. */
+	if (exact(s)) {
+		err = session_release_command(s);
+		for (int i = 0; i < COMMAND_POLLS && !err; i++) {
+			err = sonde_target_open(&t, s->command_pid);
+			if (!err && t.allocator && strcmp(t.exe, "/proc/self/exe"))
+				break;
+			sonde_target_fini(&t);
+			usleep(COMMAND_POLL_US);
+		}
+	} else {
+		err = sonde_target_open(&t, s->command_pid);
+	}
+	return err ? err : sonde_target_list_add(&s->targets, &t);
+}
+
+/* Exact mode slows the target by orders: say by how much, and ask. */
+static int ask_consent(struct session *s)
+{
+	char question[512];
+	double pair_ns = 0;
+
+	if (!exact(s))
+		return 0;
+	for (size_t i = 0; i < s->plan.n; i++)
+		if (s->plan.items[i].alt >= 0 && s->plan.items[i].hook->guarded) {
+			double ns = sonde_cost_per_hit(&s->calibration, &s->plan.items[i]);
+
+			pair_ns = ns > pair_ns ? ns : pair_ns;
+		}
+	snprintf(question, sizeof(question),
+		 "exact mode traps every allocation and every free: each costs the target about "
+		 "%.1f us more "
+		 "(calibrated now), so a query of 1,300 allocations takes about %.0f ms longer; "
+		 "attach for %.0f s?",
+		 pair_ns / 1000, pair_ns * 2 * 1300 / 1e6,
+		 (double)s->opts->duration_ns / (double)SONDE_NS_PER_SEC);
+	if (s->opts->consent && s->opts->consent(s->opts->consent_ctx, question))
+		return 0;
+	return sonde_err(ECANCELED, "not attached: exact mode was not agreed to (--yes agrees)");
+}
+
+static void journal(const struct session *s, const char *verb)
+{
+	for (size_t i = 0; i < s->targets.n; i++)
+		sonde_journal("%s %s (pid %d): %zu probe sites, lenses%s%s%s%s", verb,
+			      s->targets.t[i].comm, s->targets.t[i].pid, s->plan.n_sites,
+			      s->enabled[SONDE_LENS_RSS] ? " rss" : "",
+			      s->enabled[SONDE_LENS_QUERY] ? " query" : "",
+			      s->enabled[SONDE_LENS_FAULT] ? " fault" : "",
+			      s->enabled[SONDE_LENS_ALLOC] ? " alloc" : "");
+}
+
+static int begin(struct session *s)
+{
+	int err = session_prepare(s);
+
+	err = err ? err : ask_consent(s);
+	err = err ? err : session_describe(s);
+	err = err ? err : sonde_visit(&s->out, begin, &s->meta);
+	if (err)
+		return err;
+	s->begun = true;
+	journal(s, "attaching to");
+	return session_arm(s);
+}
+
+static int next_generation(struct session *s)
+{
+	int err;
+
+	s->rebuild = false;
+	session_teardown(s);
+	err = session_prepare(s);
+	return err ? err : session_arm(s);
+}
+
+static int record(struct session *s)
+{
+	uint64_t d = s->opts->duration_ns, now = sonde_mono_ns();
+	int err = 0;
+
+	s->state = RECORDING;
+	s->deadline_ns = s->opts->instant ? now : d > UINT64_MAX - now ? UINT64_MAX : now + d;
+	if (!exact(s))
+		err = session_release_command(s);
+	while (!err && !s->ended) {
+		err = loop_run(s, s->deadline_ns);
+		if (err || s->ended || !s->rebuild)
+			break;
+		err = next_generation(s);
+	}
+	if (!s->ended)
+		s->ended = "duration";
+	return err;
+}
+
+/* The last figures, then let go. Runs after a failure too: what was seen is not lost. */
+static int finish(struct session *s, int err)
+{
+	int last = 0;
+
+	s->state = DRAINING;
+	if (s->engine)
+		sonde_engine_pause(s->engine);
+	if (s->begun)
+		last = session_tick(s, sonde_mono_ns());
+	session_teardown(s);
+	s->result->observed_ns = s->observed_ns;
+	s->result->ended = s->ended ? s->ended : "failure";
+	if (s->begun) {
+		journal(s, "detached from");
+		last = last ? last : sonde_meta_set(&s->meta, "ended", "%s", s->result->ended);
+		last = last ? last : sonde_visit(&s->out, end, &s->meta);
+	}
+	session_reap_command(s);
+	s->state = DONE;
+	return err ? err : last;
+}
+
+int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapshot *snap,
+		      struct sonde_session_result *result)
+{
+	struct session s = {.opts = opts,
+			    .snap = snap,
+			    .result = result,
+			    .command_gate = -1,
+			    .loop = {-1, -1, -1, -1}};
+	int err;
+
+	*result = (struct sonde_session_result){.exit_status = -1};
+	s.clock = sonde_clockpair_now();
+	session_gate_init(&s);
+	session_enable_lenses(&s);
+	sonde_harm_init(&s.harm,
+			opts->harm_limit > 0 ? opts->harm_limit
+			: exact(&s)	     ? HARM_LIMIT_CONSENTED
+					     : HARM_LIMIT,
+			HARM_HOLD_NS);
+	err = loop_init(&s.loop, DRAIN_NS,
+			opts->interval_ns ? opts->interval_ns : SONDE_NS_PER_SEC);
+	if (!err) {
+		sonde_features_probe(&s.features);
+		err = select_targets(&s);
+	}
+	err = err ? err : begin(&s);
+	err = err || s.ended ? err : record(&s);
+	err = finish(&s, err);
+	loop_fini(&s.loop);
+	rebase_fini(&s.rebase);
+	sonde_snapshot_fini(&s.base_snap);
+	sonde_meta_fini(&s.meta);
+	sonde_target_list_fini(&s.targets);
+	return err;
+}
+
+int sonde_session_plan(const struct sonde_session_opts *opts, bool calibrate,
+		       struct sonde_session_plan *out)
+{
+	struct sonde_session_result result;
+	struct sonde_snapshot snap;
+	struct session s = {.opts = opts, .snap = &snap, .result = &result, .command_gate = -1};
+	int err;
+
+	sonde_snapshot_init(&snap);
+	session_gate_init(&s);
+	session_enable_lenses(&s);
+	sonde_features_probe(&s.features);
+	err = sonde_target_select(&opts->target, &s.targets);
+	err = err ? err : session_make_plan(&s);
+	if (!err && calibrate)
+		err = sonde_calibrate(&s.plan, &s.calibration);
+	*out = (struct sonde_session_plan){
+		.features = s.features,
+		.targets = s.targets,
+		.hooks = s.hooks,
+		.plan = s.plan,
+		.calibration = s.calibration,
+		.calibrated = calibrate && !err,
+	};
+	rebase_fini(&s.rebase);
+	sonde_snapshot_fini(&s.base_snap);
+	sonde_snapshot_fini(&snap);
+	if (err)
+		sonde_session_plan_fini(out);
+	return err;
+}
+
+void sonde_session_plan_fini(struct sonde_session_plan *p)
+{
+	sonde_plan_fini(&p->plan);
+	sonde_hook_list_fini(&p->hooks);
+	sonde_target_list_fini(&p->targets);
+}
