@@ -17,8 +17,11 @@
 struct sonde_alloc_entry {
 	const char *symbol;
 	enum sonde_alloc_op op;
-	bool may_throw;	     /* a C++ exception may leave it: entry probe only                     */
+	bool may_throw;	     /* a C++ exception may leave it, or it returns no pointer: entry only */
 	unsigned args;	     /* mask of sonde_site_args that the program reads                     */
+	/* In some builds it calls another entry of the set, which then counts the operation: the
+	 * function is decoded, and the entry left out of such a build. */
+	bool wrapper;
 };
 
 /* How a free learns the chunk's size. */
@@ -37,6 +40,9 @@ struct sonde_allocator {
 	bool exact;		/* live bytes can be had in exact mode                              */
 };
 
+/* Names that a build may put in front of every entry ("je_malloc"); "" first. NULL-terminated. */
+extern const char *const sonde_alloc_prefixes[];
+
 extern const struct sonde_allocator *const sonde_allocators[];
 extern const size_t sonde_allocator_count;
 
@@ -51,6 +57,7 @@ int sonde_allocator_detect(pid_t pid, const struct sonde_modules *mods,
 /* One probe of the set, resolved in the file. */
 struct sonde_alloc_site {
 	const struct sonde_alloc_entry *entry;
+	char symbol[64]; /* as it is in the file: with the build's prefix */
 	struct sonde_site site;
 };
 /*
