@@ -10,25 +10,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "sonde/alloc.h"
 #include "target/maps.h"
 #include "target/site.h"
-
-/* What the call's arguments mean. Reaches BPF as part of the cookie: append, never renumber. */
-enum sonde_alloc_op {
-	SONDE_ALLOC_MALLOC = 1,		/* size = arg0                                             */
-	SONDE_ALLOC_CALLOC = 2,		/* size = arg0 * arg1, overflow fails                      */
-	SONDE_ALLOC_REALLOC = 3,	/* old = arg0, size = arg1                                 */
-	SONDE_ALLOC_MEMALIGN = 4,	/* size = arg1 (memalign, aligned_alloc)                   */
-	SONDE_ALLOC_POSIX_MEMALIGN = 5, /* out = arg0, size = arg2, returns 0 or an errno          */
-	SONDE_ALLOC_VALLOC = 6,		/* size = arg0                                             */
-	SONDE_ALLOC_PVALLOC = 7,	/* size = arg0, rounded up to pages                        */
-	SONDE_ALLOC_NEW = 8,		/* size = arg0, may throw: never a return probe            */
-	SONDE_ALLOC_FREE = 9,		/* old = arg0                                              */
-	SONDE_ALLOC_DELETE = 10,	/* old = arg0                                              */
-	SONDE_ALLOC_DELETE_SIZED = 11,	/* old = arg0, size = arg1                                 */
-	SONDE_ALLOC_REALLOCARRAY = 12,	/* old = arg0, size = arg1 * arg2                          */
-	SONDE_ALLOC__MAX
-};
 
 struct sonde_alloc_entry {
 	const char *symbol;
