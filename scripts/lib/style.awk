@@ -135,7 +135,7 @@ ours && /^[A-Za-z_]/ && !/^(typedef )?(struct|union|enum)? *[a-z_]*;/ {
 }
 
 is_c && FILENAME ~ /^(user|bpf)\// && folder != "core" && !/^[ \t]*[*\/]/ &&
-/(^|[^A-Za-z0-9_])(strtou?ll?|strtod|atoi|atoll?|atof|sscanf)[ \t]*\(/ {
+/(^|[^A-Za-z0-9_])(strtou?ll?|atoi|atoll?|atof)[ \t]*\(/ {
 	bad("numbers", "parse numbers with core/num.h, which refuses trailing junk")
 }
 
