@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Compare the executable memory of a process with the files it was mapped from, byte by byte: a line
- * per mapping, "DIFFERENT BYTES HASH PATH", and the sum of DIFFERENT last. A uprobe is a byte that
- * differs (the breakpoint), so this says from the outside whether any is in place and whether the text
- * is again what it was. Invariant: the process is only read, never stopped.
+ * Compare the executable memory of a process with the files it was mapped from, byte by byte: a
+ * line per mapping, "DIFFERENT BYTES HASH PATH", and the sum of DIFFERENT last. A uprobe is a byte
+ * that differs (the breakpoint), so this says from the outside whether any is in place and whether
+ * the text is again what it was. Invariant: the process is only read, never stopped.
  */
 #include <errno.h>
 #include <fcntl.h>
