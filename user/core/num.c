@@ -97,6 +97,20 @@ int sonde_parse_percent(const char *s, double *out)
 	return 0;
 }
 
+int sonde_parse_real(const char *s, double *out)
+{
+	char *end;
+	double v;
+
+	if (!isdigit((unsigned char)s[0]) || s[strspn(s, "0123456789.")])
+		return -EINVAL;
+	v = strtod(s, &end);
+	if (*end)
+		return -EINVAL;
+	*out = v;
+	return 0;
+}
+
 static const char *fmt_scaled(char *buf, size_t size, double v, const struct unit *units, size_t n)
 {
 	size_t i = 0;

@@ -17,6 +17,9 @@ int sonde_parse_duration(const char *s, uint64_t *out_ns);
 /* Percentage "1%" or "0.5%" as a fraction; a bare number is refused, so that 1 is never 100 %. */
 int sonde_parse_percent(const char *s, double *out);
 
+/* Plain decimal number, "3" or "2.5": no sign, no exponent, no unit. */
+int sonde_parse_real(const char *s, double *out);
+
 /* Short human forms into @buf, returned: "28.8 GiB", "3.9 ms", "61,240". */
 const char *sonde_fmt_bytes(char *buf, size_t size, double bytes);
 const char *sonde_fmt_ns(char *buf, size_t size, double ns);

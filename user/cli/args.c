@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The table of options and the parsers of values that only one option has. A parser writes its
+ * member only when the whole value was understood.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/suggest.h"
+#include "core/clock.h"
+#include "core/mem.h"
+#include "core/num.h"
+#include "session/session.h"
+
+static int parse_pid(const char *value, void *member, struct sonde_str *why)
+{
+	struct sonde_pid_list *list = member;
+	uint64_t v;
+
+	(void)why;
+	if (sonde_parse_u64(value, &v) || v == 0 || v > INT32_MAX)
+		return -EINVAL;
+	for (size_t i = 0; i < list->n; i++)
+		if (list->pid[i] == (pid_t)v)
+			return 0;
+	if (SONDE_GROW(list->pid, list->n, list->cap))
+		return -ENOMEM;
+	list->pid[list->n++] = (pid_t)v;
+	return 0;
+}
+
+/* Names only, so that parsing needs no lens. */
+static const char *const lens_names[] = {
+#define SONDE_LENS(name) #name,
+#include "lens/lenses.def"
+#undef SONDE_LENS
+};
+
+static int unknown_lens(const char *name, size_t len, struct sonde_str *why)
+{
+	struct sonde_suggest near;
+
+	sonde_suggest_init(&near, name, len);
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(lens_names); i++)
+		sonde_suggest_offer(&near, lens_names[i]);
+	sonde_str_addf(why, "there is no lens '%.*s'", (int)len, name);
+	if (near.best) {
+		sonde_str_addf(why, "; did you mean %s?", near.best);
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(lens_names); i++)
+		sonde_str_addf(why, "%s%s", i ? ", " : "; lenses are: ", lens_names[i]);
+	return -EINVAL;
+}
+
+/* The lens's number, or -1. */
+static int find_lens(const char *name, size_t len)
+{
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(lens_names); i++) {
+		if (strlen(lens_names[i]) != len || memcmp(lens_names[i], name, len))
+			continue;
+		for (int id = 0; id < SONDE_LENS__MAX; id++)
+			if (!strcmp(sonde_lens_id_name((enum sonde_lens_id)id), lens_names[i]))
+				return id;
+	}
+	return -1;
+}
+
+static int parse_lenses(const char *value, void *member, struct sonde_str *why)
+{
+	uint32_t mask = 0;
+
+	for (const char *p = value;; p++) {
+		size_t len = strcspn(p, ",");
+		int id = find_lens(p, len);
+
+		if (id < 0)
+			return unknown_lens(p, len, why);
+		mask |= 1u << id;
+		p += len;
+		if (!*p)
+			break;
+	}
+	*(uint32_t *)member = mask;
+	return 0;
+}
+
+static int parse_spans(const char *value, void *member, struct sonde_str *why)
+{
+	struct sonde_spans_choice keep = {.mode = SONDE_SPANS_ALL};
+	char digits[24] = "";
+	uint64_t n = 0;
+
+	(void)why;
+	if (!strcmp(value, "none")) {
+		keep.mode = SONDE_SPANS_NONE;
+	} else if (strcmp(value, "all")) {
+		if (sscanf(value, "slowest=%20[0-9]", digits) != 1 ||
+		    strcmp(value + strlen("slowest=") + strlen(digits), "/h") ||
+		    sonde_parse_u64(digits, &n) || n == 0 || n > 100000000)
+			return -EINVAL;
+		keep.mode = SONDE_SPANS_SLOWEST;
+		keep.slowest_n = (uint32_t)n;
+	}
+	*(struct sonde_spans_choice *)member = keep;
+	return 0;
+}
+
+static const struct sonde_opt_choice alloc_modes[] = {
+	{"off", SONDE_ALLOC_MODE_OFF},
+	{"exact", SONDE_ALLOC_MODE_EXACT},
+	{NULL, 0},
+};
+
+#define GROUP_TARGET "What to observe"
+#define GROUP_HOW    "How"
+#define GROUP_KEEP   "What to keep"
+#define GROUP_READ   "What to read"
+#define GROUP_OUTPUT "Output"
+
+#define MEMBER(member) SONDE_OPT_MEMBER(struct sonde_args, member)
+
+static const struct sonde_opt rows[] = {
+#define SONDE_OPTION(sym, ...) [SONDE_O_##sym] = {__VA_ARGS__},
+#include "cli/options.def"
+#undef SONDE_OPTION
+};
+_Static_assert(SONDE_O__MAX <= 64, "a set of options is one 64-bit mask");
+
+const struct sonde_opt_table sonde_options = {.rows = rows, .n = SONDE_ARRAY_SIZE(rows)};
+
+void sonde_args_fini(struct sonde_args *args)
+{
+	sonde_opt_result_fini(&args->parsed);
+	free(args->pids.pid);
+	free(args->line);
+	*args = (struct sonde_args){0};
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the command line said: one struct for all commands, filled by the rows of options.def.
+ * Strings point into argv.
+ */
+#ifndef SONDE_CLI_ARGS_H
+#define SONDE_CLI_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cli/opts.h"
+#include "record/writer.h"
+
+struct sonde_pid_list {
+	pid_t *pid;
+	size_t n, cap;
+};
+
+struct sonde_args {
+	struct sonde_pid_list pids;
+	const char *name, *unit, *cgroup, *comm;
+	bool children, all;
+	uint32_t tid;
+
+	uint64_t duration_ns, interval_ns, slower_than_ns;
+	uint32_t lens_mask; /* bit per enum sonde_lens_id; 0: not given */
+	int alloc_mode;	    /* enum sonde_alloc_mode */
+	bool yes, passive, dry_run, follow, strict;
+	double harm_limit;
+	uint32_t ring_bytes;
+
+	struct sonde_spans_choice spans;
+	uint64_t max_bytes; /* 0: no limit */
+	bool query_text, overwrite;
+
+	const char *to, *series;
+	uint32_t slowest;	   /* 0: all */
+	const char *since, *until; /* relative to a recording: parsed once it is open */
+
+	const char *output;
+	bool json, help, man, markdown, completion;
+	unsigned quiet, verbose;
+
+	/* Not options: */
+	const char *const *words; /* positional arguments */
+	size_t n_words;
+	const char *const *command;	/* after "--": NULL-terminated, or NULL */
+	uint64_t seen;			/* mask of options given, by SONDE_O_... */
+	struct sonde_opt_result parsed; /* owns the arrays above */
+	char *line;			/* the whole command line, for recordings */
+};
+
+enum sonde_option {
+#define SONDE_OPTION(sym, ...) SONDE_O_##sym,
+#include "cli/options.def"
+#undef SONDE_OPTION
+	SONDE_O__MAX
+};
+
+#define SONDE_O(sym) SONDE_OPT_BIT(SONDE_O_##sym)
+
+/* Sets that several commands take. */
+#define SONDE_OPTS_COMMON (SONDE_O(QUIET) | SONDE_O(VERBOSE) | SONDE_O(HELP))
+#define SONDE_OPTS_TARGET (SONDE_O(PID) | SONDE_O(NAME) | SONDE_O(UNIT) | SONDE_O(CGROUP))
+#define SONDE_OPTS_OBSERVE                                                                         \
+	(SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(TID) | SONDE_O(COMM) |                    \
+	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
+	 SONDE_O(YES) | SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) |                    \
+	 SONDE_O(HARM_LIMIT) | SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) |       \
+	 SONDE_O(JSON))
+
+extern const struct sonde_opt_table sonde_options;
+
+void sonde_args_fini(struct sonde_args *args);
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * stdout with a memory: stdio forgets why a write failed by the time that main asks, so the stream
+ * writes through a function that keeps the first error.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/output.h"
+#include "core/err.h"
+
+static int first_error;
+
+static ssize_t write_stdout(void *cookie, const char *buf, size_t size)
+{
+	size_t done = 0;
+
+	(void)cookie;
+	while (done < size && !first_error) {
+		ssize_t n = write(STDOUT_FILENO, buf + done, size - done);
+
+		if (n >= 0)
+			done += (size_t)n;
+		else if (errno != EINTR)
+			first_error = -errno;
+	}
+	return (ssize_t)done;
+}
+
+void sonde_output_init(void)
+{
+	FILE *out;
+
+	signal(SIGPIPE, SIG_IGN);
+	/* Where a descriptor was closed, open() returns it; unreadable and unwritable, so that
+	 * using it fails as it should instead of reaching a BPF map or a recording. */
+	for (int fd = open("/dev/null", O_PATH); fd >= 0; fd = open("/dev/null", O_PATH)) {
+		if (fd <= 2)
+			continue;
+		close(fd);
+		break;
+	}
+	out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_stdout});
+	if (!out)
+		return;
+	setvbuf(out, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
+	stdout = out;
+}
+
+int sonde_output_flush(void)
+{
+	if (fflush(stdout) == EOF && !first_error)
+		first_error = -EIO;
+	return first_error;
+}
+
+int sonde_output_finish(int err)
+{
+	int out = sonde_output_flush();
+
+	if (out && out != -EPIPE) {
+		sonde_err(out, "cannot write to stdout: %s", strerror(-out));
+		return SONDE_EXIT_FAILED;
+	}
+	if (err == -EPIPE && out == -EPIPE)
+		err = 0;
+	return err > 0 ? err : sonde_exit_code(err);
+}

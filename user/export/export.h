@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * An exporter is a visitor that writes one format of other tools. Each is one file and one line in
+ * exporters.def. It cannot tell a recording from a live session, and it says what it leaves out.
+ *
+ *   sonde_export_open(&x, "csv", &opts, stdout);
+ *   sonde_reader_visit(r, &filter, sonde_export_visitor(x));
+ *   sonde_export_close(&x);
+ */
+#ifndef SONDE_EXPORT_EXPORT_H
+#define SONDE_EXPORT_EXPORT_H
+
+#include <stdio.h>
+
+#include "core/clock.h"
+#include "model/visitor.h"
+
+enum sonde_export_takes {
+	SONDE_TAKES_SPAN = 1 << 0,
+	SONDE_TAKES_METRIC = 1 << 1,
+	SONDE_TAKES_HIST = 1 << 2,
+	SONDE_TAKES_NOTE = 1 << 3,
+	SONDE_TAKES_DROP = 1 << 4,
+	SONDE_TAKES_META = 1 << 5,
+};
+
+struct sonde_export_opts {
+	bool series; /* metrics over time instead of spans, where a format is either                 */
+};
+
+struct sonde_export {
+	const struct sonde_exporter *exporter;
+	struct sonde_export_opts opts;
+	FILE *out;
+	struct sonde_clockpair clock; /* set from begin's meta */
+	struct sonde_visitor visitor; /* ctx is this struct    */
+	void *priv;
+};
+
+struct sonde_exporter {
+	const char *name;    /* as in --to NAME                         */
+	const char *summary; /* one line for help                       */
+	const char *suffix;  /* ".csv"                                  */
+	unsigned takes;	     /* enum sonde_export_takes                 */
+	/* Set x->visitor's hooks, and priv. 0 or -errno (logged). */
+	int (*open)(struct sonde_export *x);
+	/* Finish the output and free priv. Optional. */
+	int (*close)(struct sonde_export *x);
+};
+
+extern const struct sonde_exporter *const sonde_exporters[];
+extern const size_t sonde_exporter_count;
+/* NULL if there is none of that name. */
+const struct sonde_exporter *sonde_exporter_find(const char *name);
+
+/* 0 or -errno (logged): -EINVAL for an unknown format. @out stays the caller's. */
+int sonde_export_open(struct sonde_export **out, const char *format,
+		      const struct sonde_export_opts *opts, FILE *f);
+const struct sonde_visitor *sonde_export_visitor(struct sonde_export *x);
+/* Flush and free. 0, or -errno (logged) where the output could not be written. */
+int sonde_export_close(struct sonde_export **x);
+
+#endif
