@@ -3,7 +3,7 @@
  * The one histogram scheme: log-linear, 7 mantissa bits, so a bucket is at most 1/128 of its value wide
  * and its middle is within 0.4 % of every value in it. Both sides of the kernel boundary use the same
  * index, so merging is addition and always exact. Values at or above 2^42 (73 minutes in ns, 4 TiB in
- * bytes) fall into the last bucket.
+ * bytes) fall into the last bucket, which holds nothing else.
  *
  *   v < 128            index = v                                  (exact)
  *   2^e <= v < 2^(e+1) index = (e - 6) * 128 + ((v >> (e - 7)) & 127), for e in 7..41
@@ -16,7 +16,8 @@
 #define SONDE_HIST_MANTISSA_BITS 7
 #define SONDE_HIST_SUB		 (1u << SONDE_HIST_MANTISSA_BITS)
 #define SONDE_HIST_MAX_LOG2	 42
-#define SONDE_HIST_BUCKETS	 ((SONDE_HIST_MAX_LOG2 - SONDE_HIST_MANTISSA_BITS + 1) * SONDE_HIST_SUB)
+/* One more than the octaves need: what is too large has a bucket of its own. */
+#define SONDE_HIST_BUCKETS	 ((SONDE_HIST_MAX_LOG2 - SONDE_HIST_MANTISSA_BITS + 1) * SONDE_HIST_SUB + 1)
 
 /* floor(log2(v)) for v > 0, without a builtin that BPF lacks. */
 static inline __attribute__((always_inline)) sonde_u32 sonde_hist_log2(sonde_u64 v)

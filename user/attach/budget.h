@@ -13,6 +13,8 @@
  * `hold_ns`. Without a baseline of at least SONDE_HARM_MIN_QUERIES queries there is no judgement.
  */
 #define SONDE_HARM_MIN_QUERIES 20
+/* An interval needs fewer: a target that sonde slows answers fewer queries, and must not escape notice. */
+#define SONDE_HARM_MIN_INTERVAL 5
 
 struct sonde_harm {
 	double baseline_p50_ns; /* 0: none yet */
@@ -22,6 +24,8 @@ struct sonde_harm {
 };
 
 void sonde_harm_init(struct sonde_harm *h, double limit, uint64_t hold_ns);
+/* Set the value before attach; false (nothing set) when @queries are too few to be one. */
+bool sonde_harm_baseline(struct sonde_harm *h, double p50_ns, uint64_t queries);
 /* True: detach now. @p50_ns over the last interval with @queries queries (too few: no change). */
 bool sonde_harm_update(struct sonde_harm *h, uint64_t now_ns, double p50_ns, uint64_t queries);
 

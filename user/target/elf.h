@@ -39,6 +39,8 @@ int sonde_elf_each(struct sonde_elf *elf, int (*cb)(void *ctx, const struct sond
 int sonde_elf_function_at(struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size);
 /* Copy @len bytes at file offset @off of an executable segment. 0 or -errno. */
 int sonde_elf_code(struct sonde_elf *elf, uint64_t off, void *buf, size_t len);
+/* Extent in the file of the executable segment that holds file offset @off. 0 or -ENOENT. */
+int sonde_elf_text(const struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size);
 /* Null-terminated list of DT_NEEDED sonames, owned by @elf. */
 const char *const *sonde_elf_needed(const struct sonde_elf *elf);
 

@@ -26,6 +26,8 @@ struct sonde_maps {
 
 /* 0 or -errno (-ESRCH: gone). */
 int sonde_maps_read(pid_t pid, struct sonde_maps *out);
+/* The same of a text, for tests and fuzzing: 0, -EINVAL or -ENOMEM. */
+int sonde_maps_parse(const char *text, struct sonde_maps *out);
 void sonde_maps_fini(struct sonde_maps *maps);
 
 /* A file that is mapped executable, once however many segments it has, in order of address; the

@@ -65,6 +65,11 @@ struct pt_regs {
 		flags, sp, ss;
 };
 
+/* The context of a raw tracepoint: its arguments, as many as the event has. */
+struct bpf_raw_tracepoint_args {
+	__u64 args[0];
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct mm_struct;
@@ -76,6 +81,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	char comm[16];
 	unsigned int flags;
+	int pagefault_disabled;
 };
 
 struct page;

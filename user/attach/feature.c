@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The table of features and the loop that asks. How each is asked is in feature_probe.c; here is what an
+ * errno means: EPERM and EACCES are "denied", which the user can mend, everything else is "no".
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "attach/bpflog.h"
+#include "attach/feature.h"
+#include "attach/feature_probe.h"
+#include "core/mem.h"
+
+static const struct {
+	const char *name, *since, *what, *remedy;
+	int (*probe)(void);
+} features[SONDE_FEAT__MAX] = {
+#define SONDE_FEATURE_ROW(sym, name, since, what, remedy)                                          \
+	[SONDE_FEAT_##sym] = {name, since, what, remedy, sonde_probe_##sym},
+	SONDE_FEATURES(SONDE_FEATURE_ROW)
+#undef SONDE_FEATURE_ROW
+};
+
+static enum sonde_answer answer_of(int err)
+{
+	if (!err)
+		return SONDE_YES;
+	return err == -EPERM || err == -EACCES ? SONDE_DENIED : SONDE_NO;
+}
+
+void sonde_features_probe(struct sonde_features *f)
+{
+	sonde_bpflog_init();
+	for (size_t i = 0; i < SONDE_FEAT__MAX; i++) {
+		int err = features[i].probe();
+
+		f->have[i] = answer_of(err);
+		f->err[i] = err ? -err : 0;
+	}
+}
+
+const char *sonde_feature_name(enum sonde_feature feat)
+{
+	return feat < SONDE_FEAT__MAX ? features[feat].name : "none";
+}
+
+const char *sonde_feature_what(enum sonde_feature feat)
+{
+	return feat < SONDE_FEAT__MAX ? features[feat].what : "";
+}
+
+const char *sonde_feature_since(enum sonde_feature feat)
+{
+	return feat < SONDE_FEAT__MAX ? features[feat].since : "";
+}
+
+const char *sonde_feature_remedy(enum sonde_feature feat)
+{
+	return feat < SONDE_FEAT__MAX ? features[feat].remedy : "";
+}
+
+const char *sonde_answer_name(enum sonde_answer a)
+{
+	static const char *const names[] = {
+		[SONDE_NO] = "no",
+		[SONDE_YES] = "yes",
+		[SONDE_DENIED] = "denied",
+	};
+
+	return a < SONDE_ARRAY_SIZE(names) ? names[a] : "unknown";
+}
+
+int sonde_feature_find(const char *name)
+{
+	for (size_t i = 0; i < SONDE_FEAT__MAX; i++)
+		if (!strcmp(features[i].name, name))
+			return (int)i;
+	return -1;
+}

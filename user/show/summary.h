@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The summary's sections, each from a snapshot and each silent when its lens was not there. Every
+ * figure has its unit; what cannot be told is said with the reason.
+ */
+#ifndef SONDE_SHOW_SUMMARY_H
+#define SONDE_SHOW_SUMMARY_H
+
+#include <stdio.h>
+
+#include "model/snapshot.h"
+
+void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
+void sonde_summary_memory(FILE *out, const struct sonde_snapshot *s);
+void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
+void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
+void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
+void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s);
+void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s);
+
+/* Share of the target's CPU that observing added, from cost.probe_time and proc.cpu_*; < 0: unknown. */
+double sonde_summary_cost_ratio(const struct sonde_snapshot *s);
+
+#endif

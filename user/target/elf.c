@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* An ELF file of the target: opening it, its segments, build-id and needed libraries. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <elfutils/libdwelf.h>
+
+#include "core/err.h"
+#include "core/mem.h"
+#include "target/elf_file.h"
+
+static int read_header(struct sonde_elf *elf, const char *path)
+{
+	GElf_Ehdr ehdr;
+
+	if (elf_kind(elf->elf) != ELF_K_ELF || !gelf_getehdr(elf->elf, &ehdr))
+		return sonde_err(ENOEXEC, "%s: not an ELF file", path);
+	if (gelf_getclass(elf->elf) != ELFCLASS64)
+		return sonde_err(EOPNOTSUPP,
+				 "%s: a 32-bit program; sonde observes x86-64 programs only", path);
+	if (ehdr.e_machine != EM_X86_64)
+		return sonde_err(EOPNOTSUPP, "%s: not built for x86-64 (ELF machine %u)", path,
+				 ehdr.e_machine);
+	return 0;
+}
+
+static int read_segments(struct sonde_elf *elf)
+{
+	size_t n;
+
+	if (elf_getphdrnum(elf->elf, &n))
+		return -ENOEXEC;
+	elf->segments = calloc(n ? n : 1, sizeof(*elf->segments));
+	if (!elf->segments)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr ph;
+
+		if (!gelf_getphdr(elf->elf, (int)i, &ph))
+			return -ENOEXEC;
+		if (ph.p_type == PT_INTERP)
+			elf->has_interp = true;
+		if (ph.p_type != PT_LOAD)
+			continue;
+		elf->segments[elf->n_segments++] = (struct sonde_elf_segment){
+			.vaddr = ph.p_vaddr,
+			.offset = ph.p_offset,
+			.filesz = ph.p_filesz,
+			.exec = ph.p_flags & PF_X,
+		};
+	}
+	return 0;
+}
+
+static int read_build_id(struct sonde_elf *elf)
+{
+	const void *id;
+	ssize_t n = dwelf_elf_gnu_build_id(elf->elf, &id);
+
+	for (ssize_t i = 0; i < n && (size_t)i < (sizeof(elf->build_id) - 1) / 2; i++)
+		sprintf(elf->build_id + 2 * i, "%02x", ((const unsigned char *)id)[i]);
+	return 0;
+}
+
+static int add_needed(struct sonde_elf *elf, size_t *n, const char *soname)
+{
+	char **grown = reallocarray(elf->needed, *n + 2, sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	elf->needed = grown;
+	grown[*n + 1] = NULL;
+	grown[*n] = strdup(soname);
+	if (!grown[*n])
+		return -ENOMEM;
+	(*n)++;
+	return 0;
+}
+
+static int read_needed(struct sonde_elf *elf)
+{
+	Elf_Scn *scn = NULL;
+	size_t n = 0;
+
+	elf->needed = calloc(1, sizeof(*elf->needed));
+	if (!elf->needed)
+		return -ENOMEM;
+	while ((scn = elf_nextscn(elf->elf, scn))) {
+		GElf_Shdr sh;
+		GElf_Dyn dyn;
+		Elf_Data *data;
+
+		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_DYNAMIC)
+			continue;
+		data = elf_getdata(scn, NULL);
+		for (int i = 0; data && gelf_getdyn(data, i, &dyn) && dyn.d_tag != DT_NULL; i++) {
+			const char *name;
+			int err;
+
+			if (dyn.d_tag != DT_NEEDED)
+				continue;
+			name = elf_strptr(elf->elf, sh.sh_link, dyn.d_un.d_val);
+			err = name ? add_needed(elf, &n, name) : 0;
+			if (err)
+				return err;
+		}
+	}
+	return 0;
+}
+
+/* Opening a FIFO that a hostile file system put in place must not hang. */
+static int open_regular(const char *path, int *out)
+{
+	sonde_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return sonde_err(errno, "cannot open %s: %s%s", path, strerror(errno),
+				 errno == EACCES || errno == EPERM ? "; run as root" : "");
+	if (!S_ISREG(st.st_mode))
+		return sonde_err(ENOEXEC, "%s: not a regular file", path);
+	*out = SONDE_TAKE_FD(fd);
+	return 0;
+}
+
+int sonde_elf_open(struct sonde_elf **out, const char *path, const char *root)
+{
+	struct sonde_elf *elf = calloc(1, sizeof(*elf));
+	int err;
+
+	if (!elf)
+		return -ENOMEM;
+	elf->fd = elf->debug_fd = -1;
+	elf_version(EV_CURRENT);
+	elf->path = strdup(path);
+	elf->root = strdup(root ? root : "");
+	err = elf->path && elf->root ? open_regular(path, &elf->fd) : -ENOMEM;
+	if (!err) {
+		elf->elf = elf_begin(elf->fd, ELF_C_READ, NULL);
+		err = elf->elf ? read_header(elf, path)
+			       : sonde_err(ENOEXEC, "%s: %s", path, elf_errmsg(-1));
+	}
+	if (!err) {
+		err = read_segments(elf);
+		if (!err)
+			err = read_build_id(elf);
+		if (!err)
+			err = read_needed(elf);
+		if (err)
+			sonde_err(err, "%s: damaged ELF headers", path);
+	}
+	if (err)
+		sonde_elf_free(&elf);
+	else
+		*out = elf;
+	return err;
+}
+
+void sonde_elf_free(struct sonde_elf **ref)
+{
+	struct sonde_elf *elf = *ref;
+
+	*ref = NULL;
+	if (!elf)
+		return;
+	if (elf->mini)
+		dwfl_end(elf->mini);
+	elf_end(elf->debug);
+	elf_end(elf->elf);
+	if (elf->debug_fd >= 0)
+		close(elf->debug_fd);
+	if (elf->fd >= 0)
+		close(elf->fd);
+	for (char **p = elf->needed; p && *p; p++)
+		free(*p);
+	free(elf->needed);
+	free(elf->segments);
+	free(elf->extents);
+	free(elf->path);
+	free(elf->root);
+	free(elf);
+}
+
+void sonde_elf_build_id(const struct sonde_elf *elf, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s", elf->build_id);
+}
+
+bool sonde_elf_is_static(const struct sonde_elf *elf)
+{
+	return !elf->has_interp && !elf->needed[0];
+}
+
+const char *const *sonde_elf_needed(const struct sonde_elf *elf)
+{
+	return (const char *const *)elf->needed;
+}
+
+int sonde_elf_vaddr_to_offset(const struct sonde_elf *elf, uint64_t vaddr, uint64_t *offset)
+{
+	for (size_t i = 0; i < elf->n_segments; i++) {
+		const struct sonde_elf_segment *s = &elf->segments[i];
+
+		if (!s->exec || vaddr < s->vaddr || vaddr - s->vaddr >= s->filesz)
+			continue;
+		*offset = vaddr - s->vaddr + s->offset;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int sonde_elf_text(const struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size)
+{
+	for (size_t i = 0; i < elf->n_segments; i++) {
+		const struct sonde_elf_segment *s = &elf->segments[i];
+
+		if (!s->exec || off < s->offset || off - s->offset >= s->filesz)
+			continue;
+		*start = s->offset;
+		*size = s->filesz;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int sonde_elf_code(struct sonde_elf *elf, uint64_t off, void *buf, size_t len)
+{
+	uint64_t start, size;
+	size_t got = 0;
+
+	if (sonde_elf_text(elf, off, &start, &size) || len > size - (off - start))
+		return -ERANGE;
+	while (got < len) {
+		ssize_t n = pread(elf->fd, (char *)buf + got, len - got, (off_t)(off + got));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -ERANGE;
+		got += (size_t)n;
+	}
+	return 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Inside of struct sonde_elf, shared by elf.c (the file), elf_symbol.c (names) and elf_function.c
+ * (extents). Nobody else includes this. The file may be hostile: every index is checked by libelf
+ * or here, and nothing is memory-mapped, so that a file truncated meanwhile is an error, not a
+ * SIGBUS.
+ */
+#ifndef SONDE_TARGET_ELF_FILE_H
+#define SONDE_TARGET_ELF_FILE_H
+
+#include <elfutils/libdwfl.h>
+#include <gelf.h>
+#include <libelf.h>
+
+#include "target/elf.h"
+
+struct sonde_elf_segment {
+	uint64_t vaddr, offset, filesz;
+	bool exec;
+};
+
+/* Start and size of a function, in file offsets. */
+struct sonde_elf_extent {
+	uint64_t start, size;
+};
+
+struct sonde_elf {
+	int fd;
+	Elf *elf;
+	char *path, *root;
+	struct sonde_elf_segment *segments; /* PT_LOAD only */
+	size_t n_segments;
+	bool has_interp;
+	char **needed; /* NULL-terminated */
+	char build_id[129];
+
+	/* Opened on first need, when the file's own tables did not have the name. */
+	bool tried_mini, tried_debug;
+	Dwfl *mini; /* reads .gnu_debugdata */
+	Dwfl_Module *mini_module;
+	int debug_fd;
+	Elf *debug; /* the separate file */
+
+	/* Sorted by start, built on first need. */
+	struct sonde_elf_extent *extents;
+	size_t n_extents;
+	bool tried_extents;
+};
+
+/* Address to file offset within an executable segment: 0 or -ENOENT. */
+int sonde_elf_vaddr_to_offset(const struct sonde_elf *elf, uint64_t vaddr, uint64_t *offset);
+
+#endif
