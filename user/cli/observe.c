@@ -60,19 +60,10 @@ static uint32_t round_up_pow2(uint32_t n)
 	return p;
 }
 
-int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts *opts)
+void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts *opts)
 {
-	int err = check_exact(args);
 	bool timed = args->seen & SONDE_O(DURATION);
 
-	if (!err && args->command && args->dry_run)
-		err = sonde_err(EINVAL, "--dry-run needs a target that runs: give -p or -n");
-	if (!err && args->comm && strlen(args->comm) > 15)
-		err = sonde_err(EINVAL,
-				"--comm: '%s' is longer than the 15 letters the kernel keeps",
-				args->comm);
-	if (err)
-		return err;
 	*opts = (struct sonde_session_opts){
 		.target = {.pids = args->pids.pid,
 			   .n_pids = args->pids.n,
@@ -100,7 +91,21 @@ int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts 
 		.consent = ask,
 		.consent_ctx = (void *)args,
 	};
-	return 0;
+}
+
+int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts *opts)
+{
+	int err = check_exact(args);
+
+	if (!err && args->command && args->dry_run)
+		err = sonde_err(EINVAL, "--dry-run needs a target that runs: give -p or -n");
+	if (!err && args->comm && strlen(args->comm) > 15)
+		err = sonde_err(EINVAL,
+				"--comm: '%s' is longer than the 15 letters the kernel keeps",
+				args->comm);
+	if (!err)
+		sonde_observe_fill(args, opts);
+	return err;
 }
 
 int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded)

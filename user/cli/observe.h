@@ -11,6 +11,8 @@
  * Sinks and on_tick are left to the caller.
  */
 int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts *opts);
+/* The same without the checks: for looking at a plan that is not carried out. */
+void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts *opts);
 /* Exit code of a session that ended with @err: refused consent is usage, --strict knows degraded.
  */
 int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded);
