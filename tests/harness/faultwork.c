@@ -8,7 +8,7 @@
  *     mthp      one touch in each 64 KiB where 2 MiB do not fit: 16 faults each, if 64 KiB are
  * enabled kernel    4 KiB pages that read(2) touches first     512 faults each, from kernel code
  *     cow       4 KiB pages written after fork()           512 faults each, on pages that exist
- *     populate  4 KiB pages brought in by MAP_POPULATE     512 without any exception
+ *     populate  4 KiB pages brought in by madvise        512 without any exception
  *     refused   one refused access each, mended by a SIGSEGV handler, then one fault each
  *     major     one page each of a file that is not in the page cache
  *
@@ -119,11 +119,8 @@ static void work_cow(void)
 
 static void work_populate(void)
 {
-	char *p = region(MADV_NOHUGEPAGE);
-
-	if (mmap(p, count * HUGE, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) == MAP_FAILED)
-		die("mmap populate");
+	if (madvise(region(MADV_NOHUGEPAGE), count * HUGE, MADV_POPULATE_WRITE))
+		die("madvise populate");
 }
 
 static void mend(int sig, siginfo_t *info, void *ctx)
