@@ -20,6 +20,8 @@ struct sonde_proc_stat {
 };
 /* 0, or -ESRCH (gone), or -errno; nothing logged. */
 int sonde_proc_stat(pid_t pid, struct sonde_proc_stat *out);
+/* The same of a text, for tests and fuzzing: 0 or -EINVAL. */
+int sonde_proc_stat_parse(const char *text, struct sonde_proc_stat *out);
 
 /* Bytes, from /proc/PID/status; exact since 6.16, within percpu drift before. Absent rows: -1. */
 struct sonde_proc_mem {
@@ -27,6 +29,7 @@ struct sonde_proc_mem {
 	int thp_enabled; /* 1, 0, or -1 where the kernel does not say                              */
 };
 int sonde_proc_mem(pid_t pid, struct sonde_proc_mem *out);
+int sonde_proc_mem_parse(const char *text, struct sonde_proc_mem *out);
 
 /* RSS alone from statm in bytes: 6 us, the cheapest. 0 or -errno. */
 int sonde_proc_rss(pid_t pid, uint64_t *rss_bytes);
