@@ -136,6 +136,9 @@ install: all
 clean:
 	rm -rf $(B)
 
+# The schema is built into its object by .incbin, which no -MMD sees.
+$(B)/obj/user/record/schema.o: user/record/schema.sql
+
 -include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d)
 
 .PHONY: all tools units fuzzers setup demo check bench install clean

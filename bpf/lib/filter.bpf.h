@@ -30,21 +30,32 @@ static __always_inline bool same_comm(const char *want)
 	return true;
 }
 
-/* Is the current task a thread that the user asked for? Its tgid and tid go to *id as pid_tgid. */
-static __always_inline bool gate_current(__u64 *id)
+/*
+ * The target that the current task belongs to, or NULL when it is none of ours or its thread was not
+ * asked for. Its tgid and tid go to *id as pid_tgid.
+ */
+static __always_inline struct sonde_target_slot *gate_target(__u64 *id)
 {
 	struct sonde_control *c = gate_control();
+	struct sonde_target_slot *slot;
 	__u32 tgid;
 
 	if (!c || !c->ready)
-		return false;
+		return NULL;
 	*id = bpf_get_current_pid_tgid();
 	tgid = *id >> 32;
-	if (!bpf_map_lookup_elem(&targets, &tgid))
-		return false;
+	slot = bpf_map_lookup_elem(&targets, &tgid);
+	if (!slot)
+		return NULL;
 	if (c->only_tid && c->only_tid != (__u32)*id)
-		return false;
-	return !c->only_comm || same_comm(c->comm);
+		return NULL;
+	return !c->only_comm || same_comm(c->comm) ? slot : NULL;
+}
+
+/* Is the current task a thread that the user asked for? */
+static __always_inline bool gate_current(__u64 *id)
+{
+	return gate_target(id) != NULL;
 }
 
 /* For programs that run in any context (softirq): only whether sonde is recording. */

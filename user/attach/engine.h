@@ -76,6 +76,9 @@ int sonde_engine_drops(struct sonde_engine *e, uint64_t out[SONDE_LENS__MAX][SON
 /* Run an iterator program of @lens once and discard its output; its side effects are in maps. */
 int sonde_engine_run_iter(struct sonde_engine *e, int lens, const char *program, uint32_t pid);
 
+/* Switch the kernel's BPF run statistics on or off; they cost some 20 ns a run of every program on the
+ * machine, so they are off until asked for, and off again when the engine goes. */
+int sonde_engine_stats(struct sonde_engine *e, bool on);
 /* Hits of each program so far: needs BPF statistics to be on; fills run_cnt and run_time_ns sums. */
 struct sonde_prog_cost {
 	uint64_t runs, run_ns;

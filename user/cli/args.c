@@ -3,9 +3,7 @@
  * The table of options and the parsers of values that only one option has. A parser writes its
  * member only when the whole value was understood.
  */
-#include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/args.h"
@@ -90,23 +88,8 @@ static int parse_lenses(const char *value, void *member, struct sonde_str *why)
 
 static int parse_spans(const char *value, void *member, struct sonde_str *why)
 {
-	struct sonde_spans_choice keep = {.mode = SONDE_SPANS_ALL};
-	char digits[24] = "";
-	uint64_t n = 0;
-
 	(void)why;
-	if (!strcmp(value, "none")) {
-		keep.mode = SONDE_SPANS_NONE;
-	} else if (strcmp(value, "all")) {
-		if (sscanf(value, "slowest=%20[0-9]", digits) != 1 ||
-		    strcmp(value + strlen("slowest=") + strlen(digits), "/h") ||
-		    sonde_parse_u64(digits, &n) || n == 0 || n > 100000000)
-			return -EINVAL;
-		keep.mode = SONDE_SPANS_SLOWEST;
-		keep.slowest_n = (uint32_t)n;
-	}
-	*(struct sonde_spans_choice *)member = keep;
-	return 0;
+	return sonde_parse_spans(value, member);
 }
 
 static const struct sonde_opt_choice alloc_modes[] = {

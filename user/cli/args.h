@@ -36,7 +36,8 @@ struct sonde_args {
 	uint64_t max_bytes; /* 0: no limit */
 	bool query_text, overwrite;
 
-	const char *to, *series;
+	const char *to;
+	bool series;
 	uint32_t slowest;	   /* 0: all */
 	const char *since, *until; /* relative to a recording: parsed once it is open */
 

@@ -153,16 +153,19 @@ static int check_words(const struct sonde_command *cmd, const struct sonde_args 
 
 static int check_needs(const struct sonde_command *cmd, const struct sonde_args *args)
 {
-	struct sonde_str names sonde_autostr = {0};
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(cmd->needs); i++) {
+		struct sonde_str names sonde_autostr = {0};
+		bool started = i == 0 && cmd->starts_command;
 
-	if (!cmd->needs_one || args->seen & cmd->needs_one)
-		return 0;
-	if (cmd->starts_command && args->command)
-		return 0;
-	list_options(cmd->needs_one, &names);
-	return sonde_err(EINVAL, "`sonde %s` needs one of: %s%s; `sonde %s --help` explains",
-			 cmd->name, sonde_str_get(&names),
-			 cmd->starts_command ? ", or -- COMMAND" : "", cmd->name);
+		if (!cmd->needs[i] || args->seen & cmd->needs[i] || (started && args->command))
+			continue;
+		list_options(cmd->needs[i], &names);
+		return sonde_err(EINVAL, "`sonde %s` needs %s%s%s; `sonde %s --help` explains",
+				 cmd->name, strchr(sonde_str_get(&names), ',') ? "one of: " : "",
+				 sonde_str_get(&names), started ? ", or -- COMMAND" : "",
+				 cmd->name);
+	}
+	return 0;
 }
 
 /* Pairs that contradict each other. */
@@ -179,12 +182,12 @@ static const struct {
 	{SONDE_O(UNIT), SONDE_O(CGROUP), "targets are given by one of -p, -n, --unit and --cgroup"},
 };
 
-static int check_conflicts(const struct sonde_command *cmd, const struct sonde_args *args)
+static int check_conflicts(const struct sonde_args *args)
 {
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(conflicts); i++)
 		if (args->seen & conflicts[i].a && args->seen & conflicts[i].b)
 			return sonde_err(EINVAL, "%s", conflicts[i].why);
-	if (args->command && cmd->needs_one & args->seen)
+	if (args->command && args->seen & SONDE_OPTS_TARGET)
 		return sonde_err(EINVAL,
 				 "-- COMMAND starts the target itself; leave out -p, -n, --unit "
 				 "and --cgroup");
@@ -199,7 +202,7 @@ static int check(const struct sonde_command *cmd, const struct sonde_args *args)
 		err = check_words(cmd, args);
 	if (!err)
 		err = check_needs(cmd, args);
-	return err ? err : check_conflicts(cmd, args);
+	return err ? err : check_conflicts(args);
 }
 
 static char *join(int argc, char **argv)

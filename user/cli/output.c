@@ -6,12 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/output.h"
 #include "core/err.h"
+#include "core/log.h"
 
 static int first_error;
 
@@ -69,4 +71,50 @@ int sonde_output_finish(int err)
 	if (err == -EPIPE && out == -EPIPE)
 		err = 0;
 	return err > 0 ? err : sonde_exit_code(err);
+}
+
+void sonde_say(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (sonde_log_get_level() < SONDE_LOG_WARN)
+		return;
+	va_start(ap, fmt);
+	fputs("sonde: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+	va_end(ap);
+}
+
+int sonde_output_open(FILE **out, const char *path, int overwrite)
+{
+	FILE *f;
+
+	if (!path || !strcmp(path, "-")) {
+		*out = stdout;
+		return 0;
+	}
+	f = fopen(path, overwrite ? "we" : "wxe");
+	if (!f && errno == EEXIST)
+		return sonde_err(EEXIST, "%s exists; --overwrite replaces it", path);
+	if (!f)
+		return sonde_err(errno, "cannot write to %s: %s", path, strerror(errno));
+	*out = f;
+	return 0;
+}
+
+int sonde_output_close(FILE **out, const char *path)
+{
+	FILE *f = *out;
+	int bad;
+
+	*out = NULL;
+	if (f == stdout)
+		return sonde_output_flush();
+	bad = ferror(f);
+	errno = 0;
+	if (fclose(f) == EOF || bad)
+		return sonde_err(errno ? errno : EIO, "cannot write to %s: %s", path,
+				 strerror(errno ? errno : EIO));
+	return 0;
 }

@@ -6,11 +6,23 @@
 #ifndef SONDE_CLI_OUTPUT_H
 #define SONDE_CLI_OUTPUT_H
 
+#include <stdio.h>
+
 /* First thing in main: SIGPIPE becomes EPIPE, and fds 0 to 2 are never something else. */
 void sonde_output_init(void);
 /* Push out what was printed. 0; -EPIPE (quiet: the reader went away) or -errno (not yet logged). */
 int sonde_output_flush(void);
 /* The exit code of a command that ended with @err, after everything is written. */
 int sonde_output_finish(int err);
+
+/* A message that is no warning, to stderr, unless -q. */
+void sonde_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * Open what -o names for writing: NULL or "-" is stdout. Without @overwrite an existing file is
+ * left alone. 0 or -errno (logged). Close with sonde_output_close, which says what went wrong.
+ */
+int sonde_output_open(FILE **out, const char *path, int overwrite);
+int sonde_output_close(FILE **out, const char *path);
 
 #endif

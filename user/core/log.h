@@ -8,7 +8,14 @@
 
 #include <stdarg.h>
 
-enum sonde_log_level { SONDE_LOG_ERROR = 0, SONDE_LOG_WARN, SONDE_LOG_INFO, SONDE_LOG_DEBUG };
+/* SONDE_LOG_NONE as the level silences errors too: for looking where a failure is an answer. */
+enum sonde_log_level {
+	SONDE_LOG_NONE = -1,
+	SONDE_LOG_ERROR = 0,
+	SONDE_LOG_WARN,
+	SONDE_LOG_INFO,
+	SONDE_LOG_DEBUG
+};
 
 void sonde_log_set_level(enum sonde_log_level level);
 enum sonde_log_level sonde_log_get_level(void);

@@ -10,31 +10,18 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "sonde/alloc.h"
 #include "target/maps.h"
 #include "target/site.h"
-
-/* What the call's arguments mean. Reaches BPF as part of the cookie: append, never renumber. */
-enum sonde_alloc_op {
-	SONDE_ALLOC_MALLOC = 1,		/* size = arg0                                             */
-	SONDE_ALLOC_CALLOC = 2,		/* size = arg0 * arg1, overflow fails                      */
-	SONDE_ALLOC_REALLOC = 3,	/* old = arg0, size = arg1                                 */
-	SONDE_ALLOC_MEMALIGN = 4,	/* size = arg1 (memalign, aligned_alloc)                   */
-	SONDE_ALLOC_POSIX_MEMALIGN = 5, /* out = arg0, size = arg2, returns 0 or an errno          */
-	SONDE_ALLOC_VALLOC = 6,		/* size = arg0                                             */
-	SONDE_ALLOC_PVALLOC = 7,	/* size = arg0, rounded up to pages                        */
-	SONDE_ALLOC_NEW = 8,		/* size = arg0, may throw: never a return probe            */
-	SONDE_ALLOC_FREE = 9,		/* old = arg0                                              */
-	SONDE_ALLOC_DELETE = 10,	/* old = arg0                                              */
-	SONDE_ALLOC_DELETE_SIZED = 11,	/* old = arg0, size = arg1                                 */
-	SONDE_ALLOC_REALLOCARRAY = 12,	/* old = arg0, size = arg1 * arg2                          */
-	SONDE_ALLOC__MAX
-};
 
 struct sonde_alloc_entry {
 	const char *symbol;
 	enum sonde_alloc_op op;
-	bool may_throw;	     /* a C++ exception may leave it: entry probe only                     */
+	bool may_throw;	     /* a C++ exception may leave it, or it returns no pointer: entry only */
 	unsigned args;	     /* mask of sonde_site_args that the program reads                     */
+	/* In some builds it calls another entry of the set, which then counts the operation: the
+	 * function is decoded, and the entry left out of such a build. */
+	bool wrapper;
 };
 
 /* How a free learns the chunk's size. */
@@ -53,6 +40,9 @@ struct sonde_allocator {
 	bool exact;		/* live bytes can be had in exact mode                              */
 };
 
+/* Names that a build may put in front of every entry ("je_malloc"); "" first. NULL-terminated. */
+extern const char *const sonde_alloc_prefixes[];
+
 extern const struct sonde_allocator *const sonde_allocators[];
 extern const size_t sonde_allocator_count;
 
@@ -67,6 +57,7 @@ int sonde_allocator_detect(pid_t pid, const struct sonde_modules *mods,
 /* One probe of the set, resolved in the file. */
 struct sonde_alloc_site {
 	const struct sonde_alloc_entry *entry;
+	char symbol[64]; /* as it is in the file: with the build's prefix */
 	struct sonde_site site;
 };
 /*

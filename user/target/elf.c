@@ -78,15 +78,33 @@ static int add_needed(struct sonde_elf *elf, size_t *n, const char *soname)
 	return 0;
 }
 
-static int read_needed(struct sonde_elf *elf)
+static int read_dynamic_entry(struct sonde_elf *elf, size_t strings, const GElf_Dyn *dyn, size_t *n)
+{
+	const char *name;
+
+	if (dyn->d_tag != DT_NEEDED && dyn->d_tag != DT_SONAME)
+		return 0;
+	name = elf_strptr(elf->elf, strings, dyn->d_un.d_val);
+	if (!name)
+		return 0;
+	if (dyn->d_tag == DT_NEEDED)
+		return add_needed(elf, n, name);
+	free(elf->soname);
+	elf->soname = strdup(name);
+	return elf->soname ? 0 : -ENOMEM;
+}
+
+static int read_dynamic(struct sonde_elf *elf)
 {
 	Elf_Scn *scn = NULL;
 	size_t n = 0;
+	int err = 0;
 
 	elf->needed = calloc(1, sizeof(*elf->needed));
-	if (!elf->needed)
+	elf->soname = strdup("");
+	if (!elf->needed || !elf->soname)
 		return -ENOMEM;
-	while ((scn = elf_nextscn(elf->elf, scn))) {
+	while (!err && (scn = elf_nextscn(elf->elf, scn))) {
 		GElf_Shdr sh;
 		GElf_Dyn dyn;
 		Elf_Data *data;
@@ -94,19 +112,13 @@ static int read_needed(struct sonde_elf *elf)
 		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_DYNAMIC)
 			continue;
 		data = elf_getdata(scn, NULL);
-		for (int i = 0; data && gelf_getdyn(data, i, &dyn) && dyn.d_tag != DT_NULL; i++) {
-			const char *name;
-			int err;
-
-			if (dyn.d_tag != DT_NEEDED)
-				continue;
-			name = elf_strptr(elf->elf, sh.sh_link, dyn.d_un.d_val);
-			err = name ? add_needed(elf, &n, name) : 0;
-			if (err)
-				return err;
+		for (int i = 0; !err && data && gelf_getdyn(data, i, &dyn); i++) {
+			if (dyn.d_tag == DT_NULL)
+				break;
+			err = read_dynamic_entry(elf, sh.sh_link, &dyn, &n);
 		}
 	}
-	return 0;
+	return err;
 }
 
 /* Opening a FIFO that a hostile file system put in place must not hang. */
@@ -146,7 +158,7 @@ int sonde_elf_open(struct sonde_elf **out, const char *path, const char *root)
 		if (!err)
 			err = read_build_id(elf);
 		if (!err)
-			err = read_needed(elf);
+			err = read_dynamic(elf);
 		if (err)
 			sonde_err(err, "%s: damaged ELF headers", path);
 	}
@@ -175,6 +187,7 @@ void sonde_elf_free(struct sonde_elf **ref)
 	for (char **p = elf->needed; p && *p; p++)
 		free(*p);
 	free(elf->needed);
+	free(elf->soname);
 	free(elf->segments);
 	free(elf->extents);
 	free(elf->path);
@@ -190,6 +203,11 @@ void sonde_elf_build_id(const struct sonde_elf *elf, char *buf, size_t size)
 bool sonde_elf_is_static(const struct sonde_elf *elf)
 {
 	return !elf->has_interp && !elf->needed[0];
+}
+
+const char *sonde_elf_soname(const struct sonde_elf *elf)
+{
+	return elf->soname;
 }
 
 const char *const *sonde_elf_needed(const struct sonde_elf *elf)

@@ -41,6 +41,15 @@ int sonde_elf_function_at(struct sonde_elf *elf, uint64_t off, uint64_t *start, 
 int sonde_elf_code(struct sonde_elf *elf, uint64_t off, void *buf, size_t len);
 /* Extent in the file of the executable segment that holds file offset @off. 0 or -ENOENT. */
 int sonde_elf_text(const struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size);
+/* Is the function at file offset @off a jump through the linkage table? Then *symbol (owned by @elf) is
+ * the name it is bound to. 0 or -ENOENT. */
+int sonde_elf_plt_symbol(struct sonde_elf *elf, uint64_t off, const char **symbol);
+/* Is @name defined for other modules to bind to, i.e. in .dynsym? */
+bool sonde_elf_exports(struct sonde_elf *elf, const char *name);
+/* Bytes of .rodata, owned by @elf: 0 or -ENOENT. */
+int sonde_elf_rodata(struct sonde_elf *elf, const char **data, size_t *len);
+/* DT_SONAME, "" if it has none; owned by @elf. */
+const char *sonde_elf_soname(const struct sonde_elf *elf);
 /* Null-terminated list of DT_NEEDED sonames, owned by @elf. */
 const char *const *sonde_elf_needed(const struct sonde_elf *elf);
 

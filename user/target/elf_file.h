@@ -32,6 +32,7 @@ struct sonde_elf {
 	size_t n_segments;
 	bool has_interp;
 	char **needed; /* NULL-terminated */
+	char *soname;  /* "" if it has none */
 	char build_id[129];
 
 	/* Opened on first need, when the file's own tables did not have the name. */

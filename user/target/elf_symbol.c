@@ -292,3 +292,15 @@ int sonde_elf_each(struct sonde_elf *elf, int (*cb)(void *ctx, const struct sond
 
 	return each_raw(elf, each_cb, &each);
 }
+
+static int exports_cb(void *ctx, struct sonde_elf *elf, const struct raw_sym *raw,
+		      const char *table)
+{
+	(void)elf, (void)table;
+	return raw->sym.st_shndx != SHN_UNDEF && !strcmp(raw->name, ctx);
+}
+
+bool sonde_elf_exports(struct sonde_elf *elf, const char *name)
+{
+	return each_in_table(elf, elf->elf, SHT_DYNSYM, ".dynsym", exports_cb, (void *)name) == 1;
+}

@@ -20,6 +20,8 @@ struct sonde_proc_stat {
 };
 /* 0, or -ESRCH (gone), or -errno; nothing logged. */
 int sonde_proc_stat(pid_t pid, struct sonde_proc_stat *out);
+/* The same of a text, for tests and fuzzing: 0 or -EINVAL. */
+int sonde_proc_stat_parse(const char *text, struct sonde_proc_stat *out);
 
 /* Bytes, from /proc/PID/status; exact since 6.16, within percpu drift before. Absent rows: -1. */
 struct sonde_proc_mem {
@@ -27,6 +29,7 @@ struct sonde_proc_mem {
 	int thp_enabled; /* 1, 0, or -1 where the kernel does not say                              */
 };
 int sonde_proc_mem(pid_t pid, struct sonde_proc_mem *out);
+int sonde_proc_mem_parse(const char *text, struct sonde_proc_mem *out);
 
 /* RSS alone from statm in bytes: 6 us, the cheapest. 0 or -errno. */
 int sonde_proc_rss(pid_t pid, uint64_t *rss_bytes);
@@ -55,6 +58,11 @@ struct sonde_proc_sock {
 };
 /* All sockets, by /proc/PID/fd joined with the target's own /proc/PID/net tables. Caller frees. */
 int sonde_proc_sockets(pid_t pid, struct sonde_proc_sock **out, size_t *n);
+
+/* The join alone, for tests and fuzzing: fill the sockets whose inode a row of @text has. @file: which
+ * table it is ("tcp", "tcp6", "unix"). Sorted by descriptor afterwards. */
+int sonde_proc_sockets_join(struct sonde_proc_sock *socks, size_t n, const char *file,
+			    const char *text);
 
 /* Environment variable's value into @buf: 0, -ENOENT, -errno. Only allocator variables are read. */
 int sonde_proc_env(pid_t pid, const char *name, char *buf, size_t size);

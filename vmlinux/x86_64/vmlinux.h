@@ -9,6 +9,7 @@
  */
 #ifndef SONDE_VMLINUX_H
 #define SONDE_VMLINUX_H
+#define __VMLINUX_H__ /* tells bpf_tracing.h that registers have the kernel's names */
 
 typedef unsigned char __u8;
 typedef signed char __s8;
@@ -111,6 +112,12 @@ struct sock {
 
 struct socket {
 	struct sock *sk;
+};
+
+struct unix_address;
+struct unix_sock {
+	struct sock sk;
+	struct unix_address *addr;
 };
 
 struct iovec {

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Every call of the allocator's functions, counted once and under the name that the program called;
+ * bytes asked for; and, where a chunk carries its size in a header (glibc), bytes handed out and
+ * given back. A program pays for each instruction here on every malloc: one look-up for the
+ * counters, one for the size histogram, one for the thread's state, nothing else.
+ *
+ * The invariant: an operation is charged by its outermost function. glibc's realloc(NULL, n) runs
+ * malloc, memalign with a small alignment too, reallocarray runs realloc, operator new runs malloc;
+ * the inner hit is recognised by the thread's mark and the stack pointer, and adds no call and no
+ * bytes.
+ */
+#include "lib/span.bpf.h"
+#include "sonde/alloc.h"
+
+extern __u64 *bpf_session_cookie(void) __ksym __weak;
+extern bool bpf_session_is_return(void) __ksym __weak;
+
+/* How far below a marked function's return address an inner call's may be. Bounds what a mark can
+ * do that was never cleared (operator new that threw): wrappers have frames of under 200 bytes. */
+#define INNER_STACK_BYTES 512
+
+/* What a thread is in the middle of. A stack pointer of 0: of nothing. */
+struct alloc_thread {
+	__u64 sp;      /* a function whose return is seen: address of its return address         */
+	__u64 note;    /* what its entry leaves for its return (pairs of links)                  */
+	__u64 wrap_sp; /* an operator new or delete that has not reached the allocator           */
+	__u64 wrap_value; /* new: bytes asked for; delete: the pointer */
+	__u64 wrap_slack; /* new: by how much the allocator may be asked for more */
+	__u32 op;
+	__u32 wrap_op;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct alloc_thread);
+} threads SEC(".maps");
+
+/* Sized before load: lanes x targets x rows, and x buckets. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SONDE_ALLOC_ROWS);
+	__type(key, __u32);
+	__type(value, struct sonde_alloc_row);
+} alloc_rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SONDE_HIST_BUCKETS);
+	__type(key, __u32);
+	__type(value, __u64);
+} alloc_sizes SEC(".maps");
+
+const volatile struct sonde_alloc_geometry geometry SEC(".rodata.alloc") = {.targets = 1};
+
+/*
+ * A note from entry to return, one word: bytes of the chunk that realloc was given, or the address
+ * where posix_memalign will put its result (both below 2^47), and what the return must know.
+ */
+#define NOTE_VALUE  ((1ull << 48) - 1)
+#define NOTE_TARGET 48 /* shift: 8 bits, the target's counters                            */
+#define NOTE_FREES                                                                                 \
+	(1ull << 56) /* realloc to size 0: no memory is no failure                      */
+#define NOTE_WRAPPED                                                                               \
+	(1ull << 57)	       /* called by operator new                                          */
+#define NOTE_SEEN (1ull << 63) /* never 0, so that an entry without a return leaves no doubt */
+
+static __always_inline __u32 lane(void)
+{
+	return bpf_get_smp_processor_id() & geometry.lane_mask;
+}
+
+static __always_inline struct sonde_alloc_row *row_of(__u32 target, __u32 op)
+{
+	__u32 i = sonde_alloc_row_index(lane(), geometry.targets, target, op);
+
+	return bpf_map_lookup_elem(&alloc_rows, &i);
+}
+
+static __always_inline void add(__u64 *counter, __u64 n)
+{
+	__sync_fetch_and_add(counter, n);
+}
+
+/* Is the current task a target with counters? Its number goes to *target. */
+static __always_inline bool ours(__u32 *target)
+{
+	struct sonde_target_slot *slot;
+	__u64 id;
+
+	slot = gate_target(&id);
+	if (!slot)
+		return false;
+	*target = slot->index;
+	if (*target < geometry.targets)
+		return true;
+	count_drop(SONDE_LENS_ALLOC, SONDE_DROP_MAP_FULL);
+	return false;
+}
+
+static __always_inline struct alloc_thread *thread_find(void)
+{
+	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+}
+
+static __always_inline struct alloc_thread *thread_make(void)
+{
+	struct alloc_thread *t;
+
+	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0,
+				 BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		count_drop(SONDE_LENS_ALLOC, SONDE_DROP_MAP_FULL);
+	return t;
+}
+
+/* Where the return address of the function that the probe is in lies. */
+static __always_inline __u64 frame(struct pt_regs *ctx, __u64 cookie)
+{
+	return PT_REGS_SP(ctx) + SONDE_ALLOC_COOKIE_SP(cookie);
+}
+
+/* Equal when the outer one left by a tail jump. */
+static __always_inline bool below(__u64 outer, __u64 sp)
+{
+	return outer - sp < INNER_STACK_BYTES;
+}
+
+/* What a call asks for that will fail since its product overflows. */
+#define NO_SIZE (~0ull)
+/* More than an address space holds (2^47 bytes): such a call fails; it is counted, its bytes are not,
+ * since a few of them would wrap the sum. */
+#define ABSURD(size) ((size) >> 47)
+
+/* a * b, or NO_SIZE. */
+static __always_inline __u64 product(__u64 a, __u64 b)
+{
+	__u64 big = a > b ? a : b, small = a > b ? b : a;
+	__u64 high = (big >> 32) * small, low = (big & ~0u) * small;
+
+	if (!(big >> 32))
+		return low;
+	if (small >> 32 || high >> 32 || (high << 32) + low < low)
+		return NO_SIZE;
+	return (high << 32) + low;
+}
+
+static __always_inline __u64 requested(struct pt_regs *ctx, __u32 op)
+{
+	switch (op) {
+	case SONDE_ALLOC_CALLOC:
+		return product(PT_REGS_PARM1(ctx), PT_REGS_PARM2(ctx));
+	case SONDE_ALLOC_REALLOC:
+	case SONDE_ALLOC_MEMALIGN:
+		return PT_REGS_PARM2(ctx);
+	case SONDE_ALLOC_POSIX_MEMALIGN:
+		return PT_REGS_PARM3(ctx);
+	case SONDE_ALLOC_REALLOCARRAY:
+		return product(PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx));
+	default:
+		return PT_REGS_PARM1(ctx);
+	}
+}
+
+static __always_inline bool gives_back(__u32 op)
+{
+	return op == SONDE_ALLOC_FREE || op == SONDE_ALLOC_DELETE || op == SONDE_ALLOC_DELETE_SIZED;
+}
+
+static __always_inline bool takes_old(__u32 op)
+{
+	return op == SONDE_ALLOC_REALLOC || op == SONDE_ALLOC_REALLOCARRAY;
+}
+
+/* A hit that belongs to an outer function; kept since it costs the target the same. */
+static __always_inline void count_inner(__u32 target, __u32 op)
+{
+	struct sonde_alloc_row *row = row_of(target, op);
+
+	if (row)
+		add(&row->inner, 1);
+}
+
+static __always_inline void count_call(__u32 target, __u32 op, __u64 size)
+{
+	struct sonde_alloc_row *row = row_of(target, op);
+	struct task_span *query = cfg.per_query ? span_current() : NULL;
+	__u64 *bucket;
+	__u32 i;
+
+	if (!row)
+		return;
+	add(&row->calls, 1);
+	if (gives_back(op) || ABSURD(size))
+		return;
+	add(&row->bytes, size);
+	i = sonde_alloc_bucket_index(lane(), geometry.targets, target, sonde_hist_index(size));
+	bucket = bpf_map_lookup_elem(&alloc_sizes, &i);
+	if (bucket)
+		add(bucket, 1);
+	if (query) {
+		query->alloc_bytes += size; /* its own thread's: no other writer */
+		query->alloc_calls++;
+	}
+}
+
+/*
+ * Bytes of the chunk behind a pointer of glibc's: the size is in the word before it, its lowest
+ * three bits are flags. A chunk that is a mapping of its own (flag 2) begins `prev_size` bytes
+ * earlier. This is what mallinfo2 adds up in uordblks and hblkhd.
+ */
+static __always_inline __u64 chunk_bytes(__u64 ptr)
+{
+	struct {
+		__u64 prev_size, size;
+	} head;
+
+	if (!ptr)
+		return 0;
+	if (bpf_probe_read_user(&head, sizeof(head), (void *)(ptr - sizeof(head)))) {
+		count_drop(SONDE_LENS_ALLOC, SONDE_DROP_COPY_FAULT);
+		return 0;
+	}
+	return (head.size & ~7ull) + (head.size & 2 ? head.prev_size : 0);
+}
+
+/* Was this call of the allocator made by the operator new that the thread is in? Then it is done.
+ */
+static __always_inline bool from_new(struct alloc_thread *t, __u64 sp, __u64 size)
+{
+	if (!t->wrap_sp || t->wrap_op != SONDE_ALLOC_NEW || !below(t->wrap_sp, sp))
+		return false;
+	if (size - t->wrap_value > t->wrap_slack)
+		return false;
+	t->wrap_sp = 0;
+	return true;
+}
+
+static __always_inline bool from_delete(struct alloc_thread *t, __u64 sp, __u64 ptr)
+{
+	if (!t->wrap_sp || t->wrap_op == SONDE_ALLOC_NEW || !below(t->wrap_sp, sp) ||
+	    t->wrap_value != ptr)
+		return false;
+	t->wrap_sp = 0;
+	return true;
+}
+
+/*
+ * Entry of a function that returns memory: what its return must know, or 0 when its return need not
+ * be seen (not ours, or an inner call). @pair: the return is another program, so keep the note.
+ */
+static __always_inline __u64 begin(struct pt_regs *ctx, __u64 cookie, bool pair)
+{
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie), target;
+	__u64 sp = PT_REGS_SP(ctx), size, note;
+	struct alloc_thread *t;
+
+	if (!ours(&target))
+		return 0;
+	t = thread_find();
+	if (t && t->sp && below(t->sp, sp)) {
+		count_inner(target, op);
+		return 0;
+	}
+	size = requested(ctx, op);
+	note = NOTE_SEEN | (__u64)target << NOTE_TARGET;
+	if (t && from_new(t, sp, size))
+		note |= NOTE_WRAPPED;
+	if (note & NOTE_WRAPPED)
+		count_inner(target, op);
+	else
+		count_call(target, op, size);
+	if (takes_old(op))
+		note |= chunk_bytes(PT_REGS_PARM1(ctx)) | (size ? 0 : NOTE_FREES);
+	else if (op == SONDE_ALLOC_POSIX_MEMALIGN)
+		note |= PT_REGS_PARM1(ctx) & NOTE_VALUE;
+	/* Nothing runs inside malloc: with a session it needs no mark. */
+	if (op == SONDE_ALLOC_MALLOC && !pair)
+		return note;
+	t = t ?: thread_make();
+	if (t) {
+		t->sp = sp;
+		t->op = op;
+		t->note = note;
+	}
+	return note;
+}
+
+/* The pointer that the function gave, or 0. */
+static __always_inline __u64 result(struct pt_regs *ctx, __u32 op, __u64 note)
+{
+	__u64 ptr = PT_REGS_RC(ctx);
+
+	if (op != SONDE_ALLOC_POSIX_MEMALIGN)
+		return ptr;
+	if ((int)ptr)
+		return 0;
+	if (bpf_probe_read_user(&ptr, sizeof(ptr), (void *)(note & NOTE_VALUE))) {
+		count_drop(SONDE_LENS_ALLOC, SONDE_DROP_COPY_FAULT);
+		return 0;
+	}
+	return ptr;
+}
+
+/* A failed operator new asks again after its handler: that call is still its own. */
+static __always_inline void count_failure(struct pt_regs *ctx, struct sonde_alloc_row *row,
+					  __u64 note)
+{
+	struct alloc_thread *t;
+
+	if (note & NOTE_WRAPPED) {
+		row = row_of(note >> NOTE_TARGET & 0xff, SONDE_ALLOC_NEW);
+		t = thread_find();
+		if (t)
+			t->wrap_sp = PT_REGS_SP(ctx);
+	}
+	if (row)
+		add(&row->failed, 1);
+}
+
+static __always_inline void finish(struct pt_regs *ctx, __u32 op, __u64 note)
+{
+	__u64 ptr = result(ctx, op, note);
+	struct sonde_alloc_row *row = row_of(note >> NOTE_TARGET & 0xff, op);
+
+	if (!row)
+		return;
+	if (ptr)
+		add(&row->chunk_in, chunk_bytes(ptr));
+	if (takes_old(op) && (ptr || note & NOTE_FREES))
+		add(&row->chunk_out, note & NOTE_VALUE);
+	if (!ptr && !(note & NOTE_FREES))
+		count_failure(ctx, row, note);
+}
+
+/* Entry and return in one, where the kernel has it: the note travels in the session's own word. */
+SEC("?uprobe")
+int alloc_session(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx), *note = bpf_session_cookie();
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie);
+	struct alloc_thread *t;
+
+	if (!bpf_session_is_return()) {
+		*note = begin(ctx, cookie, false);
+		return !*note; /* 1: let it return unseen, for half the price */
+	}
+	finish(ctx, op, *note);
+	if (op != SONDE_ALLOC_MALLOC) {
+		t = thread_find();
+		if (t)
+			t->sp = 0;
+	}
+	return 0;
+}
+
+SEC("?uprobe")
+int alloc_entry(struct pt_regs *ctx)
+{
+	begin(ctx, bpf_get_attach_cookie(ctx), true);
+	return 0;
+}
+
+/* The return address was at the stack pointer that the entry saw, and has been popped. */
+SEC("?uprobe")
+int alloc_return(struct pt_regs *ctx)
+{
+	__u32 op = SONDE_ALLOC_COOKIE_OP(bpf_get_attach_cookie(ctx));
+	struct alloc_thread *t = thread_find();
+	__u64 sp = PT_REGS_SP(ctx) - sizeof(__u64);
+	__u32 target;
+
+	if (!t || !t->sp) {
+		if (ours(&target))
+			count_drop(SONDE_LENS_ALLOC, SONDE_DROP_NO_ENTRY);
+		return 0;
+	}
+	if (t->sp != sp || t->op != op)
+		return 0; /* of an inner call */
+	t->sp = 0;
+	finish(ctx, op, t->note);
+	return 0;
+}
+
+SEC("?uprobe")
+int alloc_free(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx), ptr = PT_REGS_PARM1(ctx);
+	__u64 sp = frame(ctx, cookie);
+	struct sonde_alloc_row *row;
+	struct alloc_thread *t;
+	__u32 target;
+
+	if (!ours(&target))
+		return 0;
+	row = row_of(target, SONDE_ALLOC_FREE);
+	if (!row)
+		return 0;
+	t = thread_find();
+	if (t && t->sp && below(t->sp, sp)) {
+		add(&row->inner, 1);
+		return 0; /* realloc to size 0 accounts for the chunk itself */
+	}
+	add(t && from_delete(t, sp, ptr) ? &row->inner : &row->calls, 1);
+	if (ptr)
+		add(&row->chunk_out, chunk_bytes(ptr));
+	return 0;
+}
+
+/*
+ * operator new and delete. They may throw, so only their entries are seen: the entry counts the
+ * call and marks the thread, the allocator's own entry below finds the mark and counts nothing.
+ */
+SEC("?uprobe")
+int alloc_wrapper(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx), value = PT_REGS_PARM1(ctx);
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie), target;
+	__u64 sp = frame(ctx, cookie);
+	struct alloc_thread *t;
+
+	if (!ours(&target))
+		return 0;
+	t = thread_make();
+	/* new[] runs new, sized delete runs delete: the outer one has counted. */
+	if (t && t->wrap_sp && below(t->wrap_sp, sp) && value == t->wrap_value &&
+	    gives_back(op) == gives_back(t->wrap_op)) {
+		count_inner(target, op);
+		return 0;
+	}
+	count_call(target, op, value);
+	if (t) {
+		t->wrap_sp = sp;
+		t->wrap_value = value;
+		t->wrap_slack = cookie & SONDE_ALLOC_COOKIE_ALIGNED ? PT_REGS_PARM2(ctx) : 1;
+		t->wrap_op = op;
+	}
+	return 0;
+}
+
+/* Plain counting, for allocators whose sites never run inside each other and have no header. */
+SEC("?uprobe")
+int alloc_count(struct pt_regs *ctx)
+{
+	__u32 op = SONDE_ALLOC_COOKIE_OP(bpf_get_attach_cookie(ctx)), target;
+
+	if (ours(&target))
+		count_call(target, op, requested(ctx, op));
+	return 0;
+}

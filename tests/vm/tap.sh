@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# What a check may use. The host numbers the lines.
+
+ok() {
+	echo "ok - $1"
+}
+
+not_ok() {
+	echo "not ok - $1"
+	shift
+	[ $# = 0 ] || printf '%s\n' "$@" | sed 's/^/#   /'
+}
+
+skip() {
+	echo "ok - $1 # SKIP $2"
+}
+
+# is GOT WANTED NAME
+is() {
+	if [ "$1" = "$2" ]; then ok "$3"; else not_ok "$3" "got: $1" "wanted: $2"; fi
+}
+
+# within GOT LOW HIGH NAME: a whole number in a range
+within() {
+	case $1 in
+	'' | *[!0-9]*) not_ok "$4" "not a number: '$1'" ;;
+	*) if [ "$1" -ge "$2" ] && [ "$1" -le "$3" ]; then ok "$4"; else
+		not_ok "$4" "got: $1" "wanted: $2 to $3"
+	fi ;;
+	esac
+}
+
+# matches TEXT PATTERN NAME: an extended regular expression
+matches() {
+	if echo "$1" | grep -Eq "$2"; then ok "$3"; else not_ok "$3" "no match for $2 in:" "$1"; fi
+}
+
+# until_line FILE PATTERN: wait up to a minute for a line; the guest is slow
+until_line() {
+	for _ in $(seq 600); do
+		grep -q "$2" "$1" 2>/dev/null && return 0
+		sleep 0.1
+	done
+	return 1
+}

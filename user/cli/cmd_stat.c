@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * `sonde stat`: attach, a line per interval, a summary at the end. When the reader of stdout goes
+ * away, so does the observation.
+ */
+#include "cli/command.h"
+#include "cli/observe.h"
+#include "cli/output.h"
+#include "show/stat.h"
+
+struct stat_run {
+	struct sonde_stat_view view;
+	bool json, lines;
+};
+
+static int on_tick(void *ctx, const struct sonde_snapshot *snap)
+{
+	struct stat_run *run = ctx;
+	int err;
+
+	if (!run->lines)
+		return 0;
+	err = run->json ? sonde_stat_json_line(run->view.out, snap)
+			: sonde_stat_line(&run->view, snap);
+	return err ? err : sonde_output_flush();
+}
+
+static int print_end(const struct stat_run *run, const struct sonde_snapshot *snap,
+		     const struct sonde_session_result *result)
+{
+	struct sonde_stat_end end = {
+		.ended = result->ended,
+		.observed_ns = result->observed_ns,
+		.attach_ns = result->attach_ns,
+		.detach_ns = result->detach_ns,
+	};
+
+	return run->json ? sonde_stat_json(stdout, snap, &end)
+			 : sonde_stat_summary(stdout, snap, &end);
+}
+
+static int run_stat(const struct sonde_args *args)
+{
+	struct stat_run run = {.view = {.out = stdout}, .json = args->json};
+	struct sonde_session_result result;
+	struct sonde_session_opts opts;
+	struct sonde_snapshot snap;
+	int err = sonde_observe_opts(args, &opts);
+
+	if (err || args->dry_run)
+		return err ? err : sonde_observe_dry_run(args, &opts);
+	/* One document, unless intervals were asked for: then one line each. */
+	run.lines = !opts.instant && (!args->json || args->seen & SONDE_O(INTERVAL));
+	opts.on_tick = on_tick;
+	opts.on_tick_ctx = &run;
+	sonde_snapshot_init(&snap);
+	err = sonde_session_run(&opts, &snap, &result);
+	if (!err)
+		err = print_end(&run, &snap, &result);
+	err = sonde_observe_exit(args, err, result.degraded);
+	sonde_snapshot_fini(&snap);
+	return err;
+}
+
+const struct sonde_command sonde_command_stat = {
+	.name = "stat",
+	.summary = "observe a daemon: a line per interval, a summary at the end",
+	.synopsis = "[-- COMMAND...]",
+	.valid = SONDE_OPTS_COMMON | SONDE_OPTS_OBSERVE,
+	.needs = {SONDE_OPTS_TARGET},
+	.starts_command = true,
+	.about =
+		"Attaches to a running daemon without restarting or changing it and says what "
+		"memory "
+		"it holds, what page faults cost it and how long its queries take. It ends after "
+		"-d, "
+		"at Ctrl-C, or when the daemon exits; nothing stays behind. After -- it starts the "
+		"command itself and observes it from its first instruction.\n\n"
+		"With --json it prints one document at the end; with --json and -i also one line "
+		"per interval.",
+	.examples = {{"sonde stat -n searchd -d 30s", "half a minute of the search daemon"},
+		     {"sonde stat -p 812 -d 0", "its memory now, nothing awaited"},
+		     {"sonde stat -p 812 --alloc-mode exact -d 5s",
+		      "every allocation of 5 s; asks first"},
+		     {"sonde stat -d 10s -- sqlite3 :memory: ...", "a command from its start"}},
+	.run = run_stat,
+};

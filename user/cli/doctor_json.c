@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* doctor for programs: features, targets, plan, cost of a hit, what is written, what is not
+ * visible. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <sys/utsname.h>
+
+#include "cli/doctor_json.h"
+#include "cli/facts.h"
+#include "cli/plan_view.h"
+#include "core/err.h"
+#include "core/mem.h"
+
+static json_t *features_json(const struct sonde_features *f)
+{
+	json_t *o = json_object();
+
+	for (int i = 0; i < SONDE_FEAT__MAX; i++) {
+		enum sonde_feature feat = (enum sonde_feature)i;
+
+		json_object_set_new(
+			o, sonde_feature_name(feat),
+			json_pack("{s:s, s:s, s:s, s:s}", "answer", sonde_answer_name(f->have[i]),
+				  "what", sonde_feature_what(feat), "since",
+				  sonde_feature_since(feat), "remedy", sonde_feature_remedy(feat)));
+	}
+	return o;
+}
+
+static json_t *target_json(const struct sonde_target *t)
+{
+	struct sonde_facts f;
+	json_t *o;
+
+	if (sonde_facts_read(t, &f))
+		return json_null();
+	o = json_pack("{s:i, s:s, s:s?, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:I}", "pid",
+		      (int)t->pid, "name", t->comm, "exe", t->exe, "build_id", t->build_id,
+		      "daemon", f.daemon, "allocator", *f.allocator ? f.allocator : NULL, "thp",
+		      *f.thp ? f.thp : NULL, "listens",
+		      f.n_listens ? sonde_str_get(&f.listens) : NULL, "recipe",
+		      *f.recipe ? f.recipe : NULL, "rss_bytes", (json_int_t)f.rss_bytes);
+	sonde_facts_fini(&f);
+	return o;
+}
+
+static json_t *costs_json(const struct sonde_session_plan *p)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < p->plan.n; i++) {
+		const struct sonde_plan_item *item = &p->plan.items[i];
+
+		if (item->alt >= 0)
+			json_object_set_new(o, item->hook->name,
+					    json_real(sonde_cost_per_hit(&p->calibration, item)));
+	}
+	return o;
+}
+
+static json_t *blind_json(const struct sonde_session_opts *opts)
+{
+	json_t *o = json_object();
+
+	for (size_t l = 0; l < sonde_lens_count; l++)
+		if (sonde_plan_uses_lens(opts, sonde_lenses[l]) && sonde_lenses[l]->blind_spots)
+			json_object_set_new(o, sonde_lenses[l]->name,
+					    json_string(sonde_lenses[l]->blind_spots));
+	return o;
+}
+
+static int add_plan(json_t *root, const struct sonde_session_opts *opts,
+		    const struct sonde_session_plan *p)
+{
+	struct sonde_str text sonde_autostr = {0};
+	struct sonde_plan_writes w = sonde_plan_writes(p);
+	json_t *targets = json_array();
+
+	if (sonde_plan_json(&p->plan, &text))
+		return -ENOMEM;
+	for (size_t i = 0; i < p->targets.n; i++)
+		json_array_append_new(targets, target_json(&p->targets.t[i]));
+	json_object_set_new(root, "targets", targets);
+	json_object_set_new(root, "plan", json_loads(sonde_str_get(&text), 0, NULL));
+	json_object_set_new(root, "ns_per_hit", costs_json(p));
+	json_object_set_new(root, "writes",
+			    json_pack("{s:I, s:I}", "breakpoint_bytes", (json_int_t)w.sites,
+				      "private_text_pages", (json_int_t)w.pages));
+	json_object_set_new(root, "not_visible", blind_json(opts));
+	json_object_set_new(root, "ready", json_string(p->plan.degraded ? "degraded" : "ok"));
+	return 0;
+}
+
+int sonde_doctor_json(const struct sonde_features *f, const struct sonde_session_opts *opts,
+		      const struct sonde_session_plan *p)
+{
+	struct utsname u;
+	char thp[32];
+	json_t *root;
+	int err = 0;
+
+	uname(&u);
+	sonde_facts_thp_system(thp, sizeof(thp));
+	root = json_pack("{s:s, s:s, s:s?, s:o, s:b}", "kernel", u.release, "machine", u.machine,
+			 "thp", *thp ? thp : NULL, "features", features_json(f), "attached", 0);
+	if (root && p)
+		err = add_plan(root, opts, p);
+	if (!root || err)
+		err = sonde_err(ENOMEM, "out of memory");
+	else
+		json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+	if (!err)
+		putchar('\n');
+	json_decref(root);
+	return err;
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * From the command line to a session, and the question before anything that slows the target. The
+ * invariant: exact mode never starts without an end time and an explicit yes.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/observe.h"
+#include "core/err.h"
+#include "core/mem.h"
+
+/* Yes only when typed, or given beforehand. The session says what a no leads to. */
+static bool ask(void *ctx, const char *question)
+{
+	const struct sonde_args *args = ctx;
+	char answer[16] = "";
+
+	fflush(stdout);
+	if (args->yes) {
+		fprintf(stderr, "sonde: %s yes (--yes)\n", question);
+		return true;
+	}
+	if (!isatty(STDIN_FILENO)) {
+		fprintf(stderr, "sonde: %s\nsonde: nobody can answer: stdin is no terminal\n",
+			question);
+		return false;
+	}
+	fprintf(stderr, "sonde: %s [y/N] ", question);
+	if (!fgets(answer, sizeof(answer), stdin))
+		return false;
+	return !strcasecmp(answer, "y\n") || !strcasecmp(answer, "yes\n");
+}
+
+static int check_exact(const struct sonde_args *args)
+{
+	if (args->alloc_mode != SONDE_ALLOC_MODE_EXACT)
+		return args->lens_mask & 1u << SONDE_LENS_ALLOC
+			       ? sonde_err(EINVAL, "--lens alloc needs --alloc-mode exact -d TIME: "
+						   "it probes every malloc and free")
+			       : 0;
+	if (args->passive)
+		return sonde_err(EINVAL,
+				 "--alloc-mode exact probes the target and --passive forbids "
+				 "it; leave one of them out");
+	if (!(args->seen & SONDE_O(DURATION)) || !args->duration_ns)
+		return sonde_err(EINVAL, "--alloc-mode exact slows the target, so it needs an end: "
+					 "add -d, for example -d 5s");
+	return 0;
+}
+
+static uint32_t round_up_pow2(uint32_t n)
+{
+	uint32_t p = 4096;
+
+	while (p < n && p < 1u << 30)
+		p <<= 1;
+	return p;
+}
+
+void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts *opts)
+{
+	bool timed = args->seen & SONDE_O(DURATION);
+
+	*opts = (struct sonde_session_opts){
+		.target = {.pids = args->pids.pid,
+			   .n_pids = args->pids.n,
+			   .name = args->name,
+			   .unit = args->unit,
+			   .cgroup = args->cgroup,
+			   .children = args->children},
+		.command = args->command,
+		.lens_mask = args->lens_mask,
+		.lens = {.passive = args->passive,
+			 .alloc_exact = args->alloc_mode == SONDE_ALLOC_MODE_EXACT,
+			 .query_text = args->query_text,
+			 .slower_than_ns = args->slower_than_ns},
+		.alloc_mode = (enum sonde_alloc_mode)args->alloc_mode,
+		.duration_ns = timed ? args->duration_ns : UINT64_MAX,
+		.instant = timed && !args->duration_ns,
+		.interval_ns = args->interval_ns,
+		.follow = args->follow,
+		.children = args->children,
+		.only_tid = args->tid,
+		.only_comm = args->comm,
+		.harm_limit = args->harm_limit,
+		.ring_bytes = round_up_pow2(args->ring_bytes),
+		.argv = args->line,
+		.consent = ask,
+		.consent_ctx = (void *)args,
+	};
+}
+
+int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts *opts)
+{
+	int err = check_exact(args);
+
+	if (!err && args->command && args->dry_run)
+		err = sonde_err(EINVAL, "--dry-run needs a target that runs: give -p or -n");
+	if (!err && args->comm && strlen(args->comm) > 15)
+		err = sonde_err(EINVAL,
+				"--comm: '%s' is longer than the 15 letters the kernel keeps",
+				args->comm);
+	if (!err)
+		sonde_observe_fill(args, opts);
+	return err;
+}
+
+int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded)
+{
+	if (err == -ECANCELED)
+		return SONDE_EXIT_USAGE;
+	if (!err && args->strict && degraded)
+		return SONDE_EXIT_DEGRADED;
+	return err;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What stat, record and doctor share: from the command line to a session. */
+#ifndef SONDE_CLI_OBSERVE_H
+#define SONDE_CLI_OBSERVE_H
+
+#include "cli/args.h"
+#include "session/session.h"
+
+/*
+ * Fill @opts from @args and refuse what cannot go together: 0 or -EINVAL (logged). Borrows @args.
+ * Sinks and on_tick are left to the caller.
+ */
+int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts *opts);
+/* The same without the checks: for looking at a plan that is not carried out. */
+void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts *opts);
+/* Exit code of a session that ended with @err: refused consent is usage, --strict knows degraded.
+ */
+int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded);
+
+/* --dry-run: the plan, and everything that carrying it out would touch. 0 or -errno (logged). */
+int sonde_observe_dry_run(const struct sonde_args *args, const struct sonde_session_opts *opts);
+
+#endif

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The alloc lens in exact mode: every call of the allocator, by function; with glibc also the bytes
+ * of the chunks handed out and given back, whose difference is the change of live memory since
+ * attach. The kernel side counts into memory-mapped arrays; a tick adds up their lanes and asks
+ * nobody.
+ *
+ * The invariant: what is not known is absent, with the reason; a function not attached has no
+ * series.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <bpf/libbpf.h>
+
+#include "attach/plan.h"
+#include "core/err.h"
+#include "core/mem.h"
+#include "lens/alloc_hooks.h"
+#include "lens/lens.h"
+#include "sonde/alloc.h"
+#include "target/allocator.h"
+
+#include "alloc.skel.h" /* uses the types of sonde/ */
+
+#define SPARE_TARGETS	  8	     /* restarts and new children get counters too              */
+#define COUNTER_BYTES_MAX (4u << 20) /* lanes are fewer than CPUs where they would take more */
+
+enum { M_CALLS, M_REQUESTED, M_FAILED, M_HANDED_OUT, M_GIVEN_BACK, M_LIVE };
+
+static const struct sonde_metric_desc metrics[] = {
+	[M_CALLS] = {"alloc.calls", "count", SONDE_COUNTER, "calls since attach, by function"},
+	[M_REQUESTED] = {"alloc.requested", "bytes", SONDE_COUNTER,
+			 "bytes asked for since attach, by function"},
+	[M_FAILED] = {"alloc.failed", "count", SONDE_COUNTER,
+		      "calls that returned no memory, by function"},
+	[M_HANDED_OUT] = {"alloc.handed_out", "bytes", SONDE_COUNTER,
+			  "bytes of the chunks handed out, headers and rounding included"},
+	[M_GIVEN_BACK] = {"alloc.given_back", "bytes", SONDE_COUNTER,
+			  "bytes of the chunks given back, headers and rounding included"},
+	[M_LIVE] = {"alloc.live", "bytes", SONDE_GAUGE,
+		    "change of live bytes since attach: handed out less given back; below 0 when "
+		    "memory from before attach was given back"},
+};
+
+static const struct sonde_hist_desc hists[] = {
+	{"alloc.size", "bytes", "bytes asked for in a call"},
+};
+
+static const char *const op_names[SONDE_ALLOC__MAX] = {
+	[SONDE_ALLOC_MALLOC] = "malloc",
+	[SONDE_ALLOC_CALLOC] = "calloc",
+	[SONDE_ALLOC_REALLOC] = "realloc",
+	[SONDE_ALLOC_MEMALIGN] = "memalign",
+	[SONDE_ALLOC_POSIX_MEMALIGN] = "posix_memalign",
+	[SONDE_ALLOC_VALLOC] = "valloc",
+	[SONDE_ALLOC_PVALLOC] = "pvalloc",
+	[SONDE_ALLOC_NEW] = "operator new",
+	[SONDE_ALLOC_FREE] = "free",
+	[SONDE_ALLOC_DELETE] = "operator delete",
+	[SONDE_ALLOC_DELETE_SIZED] = "operator delete (sized)",
+	[SONDE_ALLOC_REALLOCARRAY] = "reallocarray",
+};
+
+/* How an operation of a target is attached, for the account of hits. */
+struct op_link {
+	enum sonde_link_kind entry, ret; /* NONE: not attached */
+	enum sonde_insn_kind insn;
+};
+
+struct target_state {
+	struct op_link ops[SONDE_ALLOC__MAX];
+	bool attached, returns; /* any probe; returns are seen, so live bytes are known */
+	bool told;		/* why there is no value */
+	uint64_t bytes;		/* at the previous tick */
+	uint64_t *buckets;	/* likewise, SONDE_HIST_BUCKETS */
+};
+
+struct alloc_state {
+	struct target_state *targets;
+	uint32_t n_targets, lanes;
+	const struct sonde_alloc_row *rows;
+	const uint64_t *sizes;
+	size_t rows_bytes, sizes_bytes;
+	struct sonde_hist interval;
+	uint64_t prev_ns;
+};
+
+static const void *alloc_elf(size_t *size)
+{
+	return alloc_bpf__elf_bytes(size);
+}
+
+static bool wants_probes(const struct sonde_lens_ctx *ctx)
+{
+	return ctx->opts->alloc_exact && !ctx->opts->passive;
+}
+
+static int alloc_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
+{
+	return wants_probes(ctx) ? sonde_alloc_hooks_add(ctx, hooks) : 0;
+}
+
+/* As many lanes as CPUs, a power of two, within the memory allowed; at least one. */
+static struct sonde_alloc_geometry choose_geometry(size_t n_targets, int cpus)
+{
+	const size_t lane_bytes = sizeof(struct sonde_alloc_row) * SONDE_ALLOC_ROWS +
+				  sizeof(uint64_t) * SONDE_HIST_BUCKETS;
+	struct sonde_alloc_geometry g = {.targets = (uint32_t)n_targets};
+	uint32_t lanes = 1;
+
+	while ((int)lanes < cpus && 2 * lanes * n_targets * lane_bytes <= COUNTER_BYTES_MAX)
+		lanes *= 2;
+	g.lane_mask = lanes - 1;
+	return g;
+}
+
+static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
+{
+	struct bpf_map *rows = bpf_object__find_map_by_name(obj, "alloc_rows");
+	struct bpf_map *sizes = bpf_object__find_map_by_name(obj, "alloc_sizes");
+	struct bpf_map *rodata = bpf_object__find_map_by_name(obj, ".rodata.alloc");
+	size_t n = ctx->targets->n + SPARE_TARGETS;
+	struct sonde_alloc_geometry g;
+	int err;
+
+	if (!rows || !sizes || !rodata)
+		return sonde_err(ENOENT, "alloc: a map is missing from the BPF object");
+	if (!wants_probes(ctx))
+		return 0; /* nothing will count: the smallest maps do */
+	n = n > SONDE_MAX_TARGETS ? SONDE_MAX_TARGETS : n;
+	g = choose_geometry(n, libbpf_num_possible_cpus());
+	n = (size_t)g.targets * (g.lane_mask + 1);
+	err = bpf_map__set_max_entries(rows, (uint32_t)(n * SONDE_ALLOC_ROWS));
+	err = err ? err : bpf_map__set_max_entries(sizes, (uint32_t)(n * SONDE_HIST_BUCKETS));
+	err = err ? err : bpf_map__set_initial_value(rodata, &g, sizeof(g));
+	return err ? sonde_err(err, "alloc: cannot size the counters: %s", strerror(-err)) : 0;
+}
+
+static const void *map_view(struct bpf_object *obj, const char *name, size_t *bytes)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(obj, name);
+	long page = sysconf(_SC_PAGESIZE);
+	size_t size;
+	void *p;
+
+	if (!map)
+		return NULL;
+	size = (size_t)bpf_map__max_entries(map) * bpf_map__value_size(map);
+	size = (size + (size_t)page - 1) / (size_t)page * (size_t)page;
+	p = mmap(NULL, size, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
+	if (p == MAP_FAILED) {
+		sonde_err(errno, "alloc: cannot map %s: %s", name, strerror(errno));
+		return NULL;
+	}
+	*bytes = size;
+	return p;
+}
+
+/* Which operations of which target are attached, and how, as the plan says. */
+static void learn_plan(struct sonde_lens_ctx *ctx)
+{
+	struct alloc_state *s = ctx->priv;
+
+	for (size_t i = 0; ctx->plan && i < ctx->plan->n; i++) {
+		const struct sonde_plan_item *item = &ctx->plan->items[i];
+
+		if (item->hook->lens != SONDE_LENS_ALLOC || item->alt < 0)
+			continue;
+		for (size_t j = 0; j < item->hook->n_sites; j++) {
+			const struct sonde_probe_site *site = &item->hook->sites[j];
+			ssize_t t = sonde_target_list_find(ctx->targets, site->pid);
+			struct op_link *op;
+
+			if (t < 0 || (uint32_t)t >= s->n_targets)
+				continue;
+			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
+			op->entry = item->kind;
+			op->insn = site->site.kind;
+			if (item->ret_program)
+				op->ret = item->kind == SONDE_LINK_UPROBE_PERF
+						  ? SONDE_LINK_URETPROBE_PERF
+						  : SONDE_LINK_URETPROBE_MULTI;
+			s->targets[t].attached = true;
+			s->targets[t].returns |= site->want_return;
+		}
+	}
+}
+
+static void alloc_fini(struct sonde_lens_ctx *ctx)
+{
+	struct alloc_state *s = ctx->priv;
+
+	if (!s)
+		return;
+	for (uint32_t t = 0; s->targets && t < s->n_targets; t++)
+		free(s->targets[t].buckets);
+	free(s->targets);
+	sonde_hist_fini(&s->interval);
+	if (s->rows)
+		munmap((void *)s->rows, s->rows_bytes);
+	if (s->sizes)
+		munmap((void *)s->sizes, s->sizes_bytes);
+	free(s);
+	ctx->priv = NULL;
+}
+
+static int make_state(struct sonde_lens_ctx *ctx, struct alloc_state *s)
+{
+	s->rows = map_view(ctx->obj, "alloc_rows", &s->rows_bytes);
+	s->sizes = map_view(ctx->obj, "alloc_sizes", &s->sizes_bytes);
+	if (!s->rows || !s->sizes)
+		return -EIO;
+	s->targets = calloc(s->n_targets, sizeof(*s->targets));
+	if (!s->targets || sonde_hist_init(&s->interval))
+		return -ENOMEM;
+	for (uint32_t t = 0; t < s->n_targets; t++) {
+		s->targets[t].buckets = calloc(SONDE_HIST_BUCKETS, sizeof(uint64_t));
+		if (!s->targets[t].buckets)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int alloc_init(struct sonde_lens_ctx *ctx)
+{
+	struct alloc_state *s;
+	struct bpf_map *rodata;
+	const struct sonde_alloc_geometry *g;
+	size_t size;
+	int err;
+
+	s = ctx->priv = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	if (!wants_probes(ctx) || !ctx->obj)
+		return 0;
+	rodata = bpf_object__find_map_by_name(ctx->obj, ".rodata.alloc");
+	g = rodata ? bpf_map__initial_value(rodata, &size) : NULL;
+	if (!g || size != sizeof(*g))
+		return sonde_err(ENOENT, "alloc: the BPF object has no geometry");
+	s->n_targets = g->targets;
+	s->lanes = g->lane_mask + 1;
+	err = make_state(ctx, s);
+	if (!err)
+		learn_plan(ctx);
+	return err;
+}
+
+static int alloc_retarget(struct sonde_lens_ctx *ctx)
+{
+	learn_plan(ctx);
+	return 0;
+}
+
+static struct sonde_alloc_row sum_row(const struct alloc_state *s, uint32_t target, uint32_t op)
+{
+	struct sonde_alloc_row sum = {0};
+
+	for (uint32_t lane = 0; lane < s->lanes; lane++) {
+		const struct sonde_alloc_row *r =
+			&s->rows[sonde_alloc_row_index(lane, s->n_targets, target, op)];
+
+		sum.calls += __atomic_load_n(&r->calls, __ATOMIC_RELAXED);
+		sum.bytes += __atomic_load_n(&r->bytes, __ATOMIC_RELAXED);
+		sum.failed += __atomic_load_n(&r->failed, __ATOMIC_RELAXED);
+		sum.inner += __atomic_load_n(&r->inner, __ATOMIC_RELAXED);
+		sum.chunk_in += __atomic_load_n(&r->chunk_in, __ATOMIC_RELAXED);
+		sum.chunk_out += __atomic_load_n(&r->chunk_out, __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+static int push_op(const struct sonde_lens_ctx *ctx, uint32_t target, enum sonde_alloc_op op,
+		   const struct sonde_alloc_row *row, uint64_t ts_ns)
+{
+	const char *name = op_names[op];
+	int err = sonde_lens_push(ctx, target, M_CALLS, name, ts_ns, (double)row->calls);
+
+	if (!err && (row->bytes || op == SONDE_ALLOC_MALLOC))
+		err = sonde_lens_push(ctx, target, M_REQUESTED, name, ts_ns, (double)row->bytes);
+	if (!err && row->failed)
+		err = sonde_lens_push(ctx, target, M_FAILED, name, ts_ns, (double)row->failed);
+	return err;
+}
+
+/* Chunks that were given back are subtracted from those handed out over the same set of rows. */
+static int push_live(const struct sonde_lens_ctx *ctx, uint32_t target,
+		     const struct target_state *ts, uint64_t in, uint64_t out, uint64_t ts_ns)
+{
+	int err;
+
+	if (!ts->returns)
+		return sonde_lens_push_absent(
+			ctx, target, M_LIVE, "", ts_ns,
+			"the allocator keeps no size beside the memory: what a "
+			"free gives back needs its own tables");
+	err = sonde_lens_push(ctx, target, M_HANDED_OUT, "", ts_ns, (double)in);
+	err = err ? err : sonde_lens_push(ctx, target, M_GIVEN_BACK, "", ts_ns, (double)out);
+	return err ? err
+		   : sonde_lens_push(ctx, target, M_LIVE, "", ts_ns, (double)(int64_t)(in - out));
+}
+
+/* What the buckets gained since the previous tick. @bytes: what they hold in all, exactly. */
+static int push_sizes(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t bytes,
+		      uint64_t ts_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	struct target_state *t = &s->targets[target];
+	struct sonde_histrow row = {.desc = &hists[0],
+				    .label = "",
+				    .from_ns = s->prev_ns,
+				    .to_ns = ts_ns,
+				    .target = target,
+				    .hist = &s->interval};
+
+	sonde_hist_reset(&s->interval);
+	for (uint32_t b = 0; b < SONDE_HIST_BUCKETS; b++) {
+		uint64_t n = 0;
+
+		for (uint32_t lane = 0; lane < s->lanes; lane++)
+			n += __atomic_load_n(
+				&s->sizes[sonde_alloc_bucket_index(lane, s->n_targets, target, b)],
+				__ATOMIC_RELAXED);
+		sonde_hist_add_bucket(&s->interval, b, n - t->buckets[b]);
+		t->buckets[b] = n;
+	}
+	s->interval.sum = (double)(bytes - t->bytes);
+	t->bytes = bytes;
+	return s->interval.count ? sonde_visit(ctx->out, hist, &row) : 0;
+}
+
+static int push_target(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_ns)
+{
+	const struct alloc_state *s = ctx->priv;
+	const struct target_state *t = &s->targets[target];
+	uint64_t in = 0, out = 0, bytes = 0;
+	int err = 0;
+
+	for (uint32_t op = 1; !err && op < SONDE_ALLOC__MAX; op++) {
+		struct sonde_alloc_row row = sum_row(s, target, op);
+
+		in += row.chunk_in;
+		out += row.chunk_out;
+		bytes += row.bytes;
+		if (row.calls || (op == SONDE_ALLOC_MALLOC && t->ops[op].entry))
+			err = push_op(ctx, target, op, &row, ts_ns);
+	}
+	err = err ? err : push_live(ctx, target, t, in, out, ts_ns);
+	return err ? err : push_sizes(ctx, target, bytes, ts_ns);
+}
+
+/* Said once a target, not at every tick. */
+static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_ns)
+{
+	const char *why = "no function of the allocator is attached";
+	int err;
+
+	if (!ctx->opts->alloc_exact)
+		why = "allocation is not counted unless asked for (--alloc-mode exact)";
+	else if (ctx->opts->passive)
+		why = "--passive attaches no probes";
+	else if (!ctx->targets->t[target].allocator)
+		why = "the allocator was not recognised";
+	err = sonde_lens_push_absent(ctx, target, M_CALLS, "", ts_ns, why);
+	err = err ? err : sonde_lens_push_absent(ctx, target, M_REQUESTED, "", ts_ns, why);
+	return err ? err : sonde_lens_push_absent(ctx, target, M_LIVE, "", ts_ns, why);
+}
+
+static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	int err = 0;
+
+	for (uint32_t t = 0; !err && t < ctx->targets->n; t++) {
+		if (t < s->n_targets && s->targets[t].attached)
+			err = push_target(ctx, t, ts_ns);
+		else if (!s->prev_ns && !ctx->targets->t[t].gone)
+			err = push_why_not(ctx, t, ts_ns);
+	}
+	s->prev_ns = ts_ns;
+	return err;
+}
+
+static size_t add_hits(struct sonde_lens_hits *out, size_t n, size_t max, enum sonde_link_kind kind,
+		       enum sonde_insn_kind insn, uint64_t hits)
+{
+	if (kind == SONDE_LINK_NONE)
+		return n;
+	for (size_t i = 0; i < n; i++) {
+		if (out[i].kind == kind && out[i].insn == insn) {
+			out[i].n += hits;
+			return n;
+		}
+	}
+	if (n < max)
+		out[n++] = (struct sonde_lens_hits){.kind = kind, .insn = insn, .n = hits};
+	return n;
+}
+
+/* An inner hit of a session arms no return: it costs a plain entry, here a little overstated. */
+static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, size_t max)
+{
+	const struct alloc_state *s = ctx->priv;
+	size_t n = 0;
+
+	for (uint32_t t = 0; s && t < s->n_targets; t++) {
+		for (uint32_t op = 1; s->targets[t].attached && op < SONDE_ALLOC__MAX; op++) {
+			const struct op_link *l = &s->targets[t].ops[op];
+			struct sonde_alloc_row row = sum_row(s, t, op);
+
+			n = add_hits(out, n, max, l->entry, l->insn, row.calls + row.inner);
+			n = add_hits(out, n, max, l->ret, l->insn, row.calls + row.inner);
+		}
+	}
+	return n;
+}
+
+const struct sonde_lens sonde_lens_alloc = {
+	.id = SONDE_LENS_ALLOC,
+	.name = "alloc",
+	.summary = "calls and bytes by allocator function, size histogram, live bytes",
+	.overhead =
+		"exact mode: one trap an entry and one a return, about 2 us a malloc and free pair",
+	.blind_spots =
+		"memory that the program maps itself (mmap), allocators linked in statically "
+		"without symbols, custom pools inside one malloc",
+	.metrics = metrics,
+	.n_metrics = SONDE_ARRAY_SIZE(metrics),
+	.hists = hists,
+	.n_hists = SONDE_ARRAY_SIZE(hists),
+	.elf = alloc_elf,
+	.hooks = alloc_hooks,
+	.configure = alloc_configure,
+	.init = alloc_init,
+	.retarget = alloc_retarget,
+	.tick = alloc_tick,
+	.hits = alloc_hits,
+	.fini = alloc_fini,
+};

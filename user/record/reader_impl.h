@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The inside of the reader, shared by reader*.c. Everything that comes from the file is checked. */
+#ifndef SONDE_RECORD_READER_IMPL_H
+#define SONDE_RECORD_READER_IMPL_H
+
+#include <sqlite3.h>
+
+#include "record/reader.h"
+
+struct sonde_reader_name {
+	int64_t id;
+	char *name;
+};
+
+/* A series owns the descriptor that its values are given with. */
+struct sonde_reader_series {
+	int64_t id;
+	int kind; /* enum sonde_series_kind */
+	uint32_t target;
+	char *name, *label, *unit, *help;
+	struct sonde_metric_desc metric;
+	struct sonde_hist_desc hist;
+};
+
+struct sonde_reader {
+	char *path;
+	sqlite3 *db;
+	struct sonde_meta meta;
+	struct sonde_clockpair clock;
+	bool complete;
+	uint64_t start_ns, end_ns;
+	struct sonde_reader_name *names; /* sorted by id, as is series */
+	size_t n_names, cap_names;
+	struct sonde_reader_series *series;
+	size_t n_series, cap_series;
+};
+
+/* Log that the file is damaged (or what else @code says) and return -errno. */
+int sonde_reader_fail(const struct sonde_reader *r, int code);
+/* Read meta, names and series as of the transaction that is open. 0 or -errno (logged). */
+int sonde_reader_load(struct sonde_reader *r);
+/* NULL if there is none. */
+const char *sonde_reader_name(const struct sonde_reader *r, int64_t id);
+const struct sonde_reader_series *sonde_reader_find_series(const struct sonde_reader *r, int64_t id);
+
+#endif

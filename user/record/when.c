@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Points in time as people type them: before the recording's end, or RFC 3339. */
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "core/err.h"
+#include "core/num.h"
+#include "record/reader_impl.h"
+
+/* "Z" or "+hh:mm": minutes east of UTC. 0 or -EINVAL. */
+static int parse_zone(const char *s, int *minutes)
+{
+	int h, m, end = 0;
+	char sign;
+
+	*minutes = 0;
+	if ((s[0] == 'Z' || s[0] == 'z') && !s[1])
+		return 0;
+	if (sscanf(s, "%c%2d:%2d%n", &sign, &h, &m, &end) != 3 || s[end] || h > 23 || m > 59 || h < 0 ||
+	    m < 0 || (sign != '+' && sign != '-'))
+		return -EINVAL;
+	*minutes = (sign == '-' ? -1 : 1) * (h * 60 + m);
+	return 0;
+}
+
+/* Fraction digits after a dot, in ns; digits past the ninth are below a nanosecond. */
+static const char *parse_fraction(const char *s, uint64_t *ns)
+{
+	uint64_t unit = SONDE_NS_PER_SEC / 10;
+
+	*ns = 0;
+	if (*s != '.')
+		return s;
+	for (s++; *s >= '0' && *s <= '9'; s++, unit /= 10)
+		*ns += (uint64_t)(*s - '0') * unit;
+	return s;
+}
+
+static int parse_rfc3339(const char *s, uint64_t *out_ns)
+{
+	struct tm tm = {0}, check;
+	int end = 0, zone;
+	uint64_t fraction;
+	time_t t;
+
+	if (sscanf(s, "%4d-%2d-%2d%*1[Tt ]%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+		   &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &end) != 6 ||
+	    end != 19)
+		return -EINVAL;
+	tm.tm_year -= 1900;
+	tm.tm_mon -= 1;
+	check = tm;
+	t = timegm(&check);
+	/* timegm() takes the 31st of February; the calendar does not. */
+	if (check.tm_mon != tm.tm_mon || check.tm_mday != tm.tm_mday || check.tm_hour != tm.tm_hour ||
+	    check.tm_min != tm.tm_min)
+		return -EINVAL;
+	if (parse_zone(parse_fraction(s + end, &fraction), &zone))
+		return -EINVAL;
+	t -= zone * 60;
+	if (t < 0)
+		return -EINVAL;
+	*out_ns = (uint64_t)t * SONDE_NS_PER_SEC + fraction;
+	return 0;
+}
+
+int sonde_reader_parse_time(const struct sonde_reader *r, const char *s, uint64_t *out_ns)
+{
+	uint64_t back;
+
+	if (s[0] == '-' && !sonde_parse_duration(s + 1, &back)) {
+		*out_ns = back < r->end_ns ? r->end_ns - back : 0;
+		return 0;
+	}
+	if (!parse_rfc3339(s, out_ns))
+		return 0;
+	return sonde_err(EINVAL,
+			 "'%s' is not a time: give -1h (before the recording's end) or "
+			 "2026-11-30T17:28:47Z",
+			 s);
+}

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Opens, commits and finishes a recording. A transaction holds one interval; its last row is the tick,
+ * so that whatever can be read ends at a tick. The first failure is final: what was committed stays,
+ * and every later hook answers the same error.
+ *
+ * WAL, so that a recording can be read while it grows. synchronous=OFF, since an fsync in the loop
+ * that drains the event ring would lose events, and a killed process loses nothing without it: only a
+ * power cut or a kernel crash before the end can cost the recording. Close syncs the finished file.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "core/err.h"
+#include "core/log.h"
+#include "core/mem.h"
+#include "core/num.h"
+#include "core/str.h"
+#include "record/schema.h"
+#include "record/writer_impl.h"
+
+#define CHECKPOINT_PAGES 4096 /* 16 MiB: what the -wal file grows to, beside one interval */
+
+static const char *const statements[] = {
+#define SQL(sym, sql) [SONDE_ST_##sym] = sql,
+	SONDE_WRITER_STATEMENTS(SQL)
+#undef SQL
+};
+
+static int fail(struct sonde_writer *w, int code)
+{
+	char when[40];
+
+	if (w->failed)
+		return w->failed;
+	w->failed = -sonde_db_errno(w->db, code);
+	if (w->last_tick_ns)
+		sonde_fmt_rfc3339(when, sizeof(when), w->last_tick_ns);
+	sonde_err(w->failed, "recording to %s stopped: %s; %s%s%s", w->path,
+		  sonde_db_cause(w->db, code),
+		  w->last_tick_ns ? "what was seen until " : "nothing was kept yet",
+		  w->last_tick_ns ? when : "",
+		  w->failed == -ENOSPC ? " is kept; free space, or bound the file with --max-size"
+		  : w->last_tick_ns    ? " is kept"
+				       : "");
+	sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+	w->in_txn = false;
+	return w->failed;
+}
+
+static int run(struct sonde_writer *w, enum sonde_writer_statement st)
+{
+	int rc;
+
+	do
+		rc = sqlite3_step(w->st[st]);
+	while (rc == SQLITE_ROW);
+	if (rc == SQLITE_DONE) {
+		sqlite3_reset(w->st[st]);
+		return 0;
+	}
+	rc = fail(w, sqlite3_extended_errcode(w->db));
+	sqlite3_reset(w->st[st]);
+	return rc;
+}
+
+int sonde_writer_step(struct sonde_writer *w, enum sonde_writer_statement st)
+{
+	int err;
+
+	if (w->failed)
+		return w->failed;
+	if (!w->in_txn) {
+		err = run(w, SONDE_ST_BEGIN);
+		if (err)
+			return err;
+		w->in_txn = true;
+	}
+	return run(w, st);
+}
+
+static int commit(struct sonde_writer *w)
+{
+	int err;
+
+	if (w->failed || !w->in_txn)
+		return w->failed;
+	err = run(w, SONDE_ST_COMMIT);
+	if (!err)
+		w->in_txn = false;
+	return err;
+}
+
+/* Printable ASCII needs no copy, and is nearly everything. */
+static bool is_plain(const char *s, size_t *len)
+{
+	const unsigned char *p = (const unsigned char *)s;
+
+	while (*p >= 0x20 && *p < 0x7f)
+		p++;
+	*len = (size_t)(p - (const unsigned char *)s);
+	return !*p;
+}
+
+int sonde_writer_bind_text(struct sonde_writer *w, enum sonde_writer_statement st, int at,
+			   const char *s)
+{
+	sonde_autostr struct sonde_str clean = {0};
+	size_t len;
+
+	if (!s)
+		s = "";
+	if (is_plain(s, &len)) {
+		sqlite3_bind_text(w->st[st], at, s, (int)len, SQLITE_STATIC);
+		return 0;
+	}
+	if (sonde_str_add_utf8(&clean, s, strlen(s)))
+		return -ENOMEM;
+	if (sqlite3_bind_text(w->st[st], at, clean.s, (int)clean.len, SQLITE_TRANSIENT))
+		return -ENOMEM;
+	return 0;
+}
+
+int sonde_writer_name(struct sonde_writer *w, const char *s, int64_t *id)
+{
+	uint32_t n;
+	bool added;
+	int err;
+
+	*id = 0;
+	if (!s || !*s)
+		return 0;
+	err = sonde_intern_get(&w->names, s, strlen(s), &n, &added);
+	if (err)
+		return err;
+	*id = n;
+	if (!added)
+		return 0;
+	sqlite3_bind_int64(w->st[SONDE_ST_NAME], 1, n);
+	err = sonde_writer_bind_text(w, SONDE_ST_NAME, 2, s);
+	return err ? err : sonde_writer_step(w, SONDE_ST_NAME);
+}
+
+static int put_meta(struct sonde_writer *w, const char *key, const char *value)
+{
+	int err = sonde_writer_bind_text(w, SONDE_ST_META, 1, key);
+
+	if (!err)
+		err = sonde_writer_bind_text(w, SONDE_ST_META, 2, value);
+	return err ? err : sonde_writer_step(w, SONDE_ST_META);
+}
+
+static int put_meta_u64(struct sonde_writer *w, const char *key, uint64_t v)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, v);
+	return put_meta(w, key, text);
+}
+
+static int put_all_meta(struct sonde_writer *w, const struct sonde_meta *meta)
+{
+	int err = 0;
+
+	for (size_t i = 0; meta && i < meta->n && !err; i++)
+		err = put_meta(w, meta->rows[i].key, meta->rows[i].value);
+	return err;
+}
+
+static int put_own_meta(struct sonde_writer *w)
+{
+	char spans[32];
+	int err;
+
+	snprintf(spans, sizeof(spans), "slowest=%u/h", w->opts.spans.slowest_n);
+	err = put_meta(w, "recording.spans",
+		       w->opts.spans.mode == SONDE_SPANS_ALL	? "all"
+		       : w->opts.spans.mode == SONDE_SPANS_NONE ? "none"
+								: spans);
+	if (!err)
+		err = put_meta_u64(w, "recording.begin_ns", sonde_real_ns());
+	if (!err)
+		err = put_meta(w, "recording.sonde_version", SONDE_VERSION);
+	if (!err)
+		err = put_meta_u64(w, "clock.mono_ns", w->clock.mono_ns);
+	if (!err)
+		err = put_meta_u64(w, "clock.real_ns", w->clock.real_ns);
+	return err ? err : put_meta(w, "complete", "0");
+}
+
+static int hook_begin(void *ctx, const struct sonde_meta *meta)
+{
+	struct sonde_writer *w = ctx;
+	int err;
+
+	if (!w->clock_given)
+		sonde_meta_clock(meta, &w->clock);
+	err = put_all_meta(w, meta);
+	if (!err)
+		err = put_own_meta(w);
+	return err ? err : commit(w);
+}
+
+static int measure_file(struct sonde_writer *w)
+{
+	sqlite3_stmt *st = w->st[SONDE_ST_PAGES];
+
+	if (sqlite3_step(st) == SQLITE_ROW)
+		w->stats.file_bytes = (uint64_t)sqlite3_column_int64(st, 0) * 4096;
+	return sqlite3_reset(st) ? fail(w, SQLITE_IOERR) : 0;
+}
+
+static int hook_tick(void *ctx, uint64_t ts_ns)
+{
+	struct sonde_writer *w = ctx;
+	int64_t utc = sonde_writer_utc(w, ts_ns);
+	int err;
+
+	sqlite3_bind_int64(w->st[SONDE_ST_TICK], 1, utc);
+	sqlite3_bind_int64(w->st[SONDE_ST_TICK], 2, (int64_t)w->stats.spans_seen);
+	sqlite3_bind_int64(w->st[SONDE_ST_TICK], 3, (int64_t)w->stats.spans_stored);
+	err = sonde_writer_step(w, SONDE_ST_TICK);
+	if (!err)
+		err = commit(w);
+	if (err)
+		return err;
+	w->last_tick_ns = (uint64_t)utc;
+	return measure_file(w);
+}
+
+static int hook_end(void *ctx, const struct sonde_meta *meta)
+{
+	struct sonde_writer *w = ctx;
+	int err = put_all_meta(w, meta);
+
+	if (!err)
+		err = put_meta_u64(w, "recording.spans_seen", w->stats.spans_seen);
+	if (!err)
+		err = put_meta_u64(w, "recording.spans_stored", w->stats.spans_stored);
+	if (!err)
+		err = put_meta(w, "complete", "1");
+	if (!err)
+		err = commit(w);
+	w->ended = !err;
+	return err;
+}
+
+static const char *const companions[] = {"-wal", "-shm", "-journal"};
+
+/* SQLite would replay a log that an earlier recording of this name left behind. */
+static int clear_companions(const char *path, bool overwrite)
+{
+	char name[PATH_MAX];
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(companions); i++) {
+		snprintf(name, sizeof(name), "%s%s", path, companions[i]);
+		if (access(name, F_OK))
+			continue;
+		if (!overwrite)
+			return sonde_err(EEXIST,
+					 "will not record to %s: %s is left from an earlier recording; "
+					 "remove it or choose another name",
+					 path, name);
+		if (unlink(name))
+			return sonde_err(errno, "cannot replace %s: %s", name, strerror(errno));
+	}
+	return 0;
+}
+
+/* 0600: query texts and client addresses are nobody else's business. */
+static int create_file(const char *path, bool overwrite)
+{
+	struct stat st;
+	int fd, err;
+
+	if (!lstat(path, &st)) {
+		if (!overwrite)
+			return sonde_err(EEXIST,
+					 "will not record to %s: the file exists; choose another name or "
+					 "give --overwrite",
+					 path);
+		if (!S_ISREG(st.st_mode))
+			return sonde_err(EEXIST, "will not replace %s: it is not a regular file", path);
+		if (unlink(path))
+			return sonde_err(errno, "cannot replace %s: %s", path, strerror(errno));
+	}
+	err = clear_companions(path, overwrite);
+	if (err)
+		return err;
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return sonde_err(errno, "cannot create recording %s: %s", path, strerror(errno));
+	close(fd);
+	return 0;
+}
+
+static int open_db(struct sonde_writer *w)
+{
+	char pragmas[256];
+	int rc = sqlite3_open_v2(w->path, &w->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+
+	snprintf(pragmas, sizeof(pragmas),
+		 "PRAGMA page_size = 4096; PRAGMA synchronous = OFF; PRAGMA cache_size = -16384;"
+		 "PRAGMA foreign_keys = OFF; PRAGMA temp_store = MEMORY;"
+		 "PRAGMA wal_autocheckpoint = %d; PRAGMA journal_size_limit = %d;",
+		 CHECKPOINT_PAGES, CHECKPOINT_PAGES * 4096);
+	if (!rc)
+		rc = sqlite3_busy_timeout(w->db, 2000);
+	if (!rc)
+		rc = sqlite3_exec(w->db, pragmas, NULL, NULL, NULL);
+	/* The schema goes in before WAL, so that the file itself names its kind from the start. */
+	if (!rc)
+		rc = sonde_schema_create(w->db);
+	if (!rc)
+		rc = sqlite3_exec(w->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+	for (int i = 0; i < SONDE_ST__MAX && !rc; i++)
+		rc = sonde_db_prepare(w->db, &w->st[i], statements[i]);
+	if (rc)
+		return sonde_err(sonde_db_errno(w->db, rc), "cannot start recording %s: %s", w->path,
+				 sonde_db_cause(w->db, rc));
+	return 0;
+}
+
+static void free_writer(struct sonde_writer *w)
+{
+	for (int i = 0; i < SONDE_ST__MAX; i++)
+		sqlite3_finalize(w->st[i]);
+	sqlite3_close(w->db);
+	sonde_intern_fini(&w->names);
+	sonde_intern_fini(&w->series);
+	sonde_idset_fini(&w->fingerprints);
+	free(w->slow);
+	free(w->path);
+	free(w);
+}
+
+static void set_visitor(struct sonde_writer *w)
+{
+	w->visitor = (struct sonde_visitor){
+		.ctx = w,
+		.begin = hook_begin,
+		.metric = sonde_writer_metric,
+		.hist = sonde_writer_hist,
+		.span = sonde_writer_span,
+		.note = sonde_writer_note,
+		.drop = sonde_writer_drop,
+		.tick = hook_tick,
+		.end = hook_end,
+	};
+}
+
+static struct sonde_writer *new_writer(const char *path, const struct sonde_writer_opts *opts)
+{
+	struct sonde_writer *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->opts = *opts;
+	w->clock_given = opts->clock.mono_ns || opts->clock.real_ns;
+	w->clock = w->clock_given ? opts->clock : sonde_clockpair_now();
+	w->path = strdup(path);
+	w->slow = calloc(opts->spans.slowest_n + 1, sizeof(*w->slow));
+	set_visitor(w);
+	if (w->path && w->slow)
+		return w;
+	free_writer(w);
+	return NULL;
+}
+
+int sonde_writer_open(struct sonde_writer **out, const char *path,
+		      const struct sonde_writer_opts *opts)
+{
+	struct sonde_writer *w = new_writer(path, opts);
+	int err;
+
+	if (!w)
+		return sonde_err(ENOMEM, "cannot start recording %s: out of memory", path);
+	err = create_file(path, opts->overwrite);
+	if (!err) {
+		err = open_db(w);
+		if (err)
+			unlink(path);
+	}
+	if (err) {
+		free_writer(w);
+		return err;
+	}
+	*out = w;
+	return 0;
+}
+
+const struct sonde_visitor *sonde_writer_visitor(struct sonde_writer *w)
+{
+	return &w->visitor;
+}
+
+void sonde_writer_stats(const struct sonde_writer *w, struct sonde_writer_stats *out)
+{
+	*out = w->stats;
+}
+
+/* A finished recording becomes one plain file, readable where nothing can be written. A reader that
+ * still has it open keeps SQLite from that: then it stays in WAL mode, which reads as well. */
+static int finish_file(struct sonde_writer *w)
+{
+	sonde_autoclose int fd = -1;
+
+	sqlite3_exec(w->db, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
+	fd = open(w->path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd))
+		return sonde_err(errno, "recording %s may be incomplete on disk: %s", w->path,
+				 strerror(errno));
+	return 0;
+}
+
+int sonde_writer_close(struct sonde_writer **wp)
+{
+	struct sonde_writer *w = *wp;
+	int err;
+
+	if (!w)
+		return 0;
+	*wp = NULL;
+	err = commit(w);
+	for (int i = 0; i < SONDE_ST__MAX; i++) {
+		sqlite3_finalize(w->st[i]);
+		w->st[i] = NULL;
+	}
+	if (!err && w->ended)
+		err = finish_file(w);
+	free_writer(w);
+	return err;
+}

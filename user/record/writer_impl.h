@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The inside of the writer, shared by writer*.c. Every hook ends in sonde_writer_step(), which opens
+ * the tick's transaction when it is needed and turns the first failure into the writer's last state.
+ */
+#ifndef SONDE_RECORD_WRITER_IMPL_H
+#define SONDE_RECORD_WRITER_IMPL_H
+
+#include <sqlite3.h>
+
+#include "record/intern.h"
+#include "record/writer.h"
+
+/*	symbol	    statement                                                                       */
+#define SONDE_WRITER_STATEMENTS(X)                                                                 \
+	X(BEGIN, "BEGIN")                                                                          \
+	X(COMMIT, "COMMIT")                                                                        \
+	X(META, "INSERT INTO meta (key, value) VALUES (?1, ?2) "                                   \
+		"ON CONFLICT (key) DO UPDATE SET value = excluded.value")                          \
+	X(NAME, "INSERT INTO name VALUES (?1, ?2)")                                                \
+	X(TICK, "INSERT OR REPLACE INTO tick VALUES (?1, ?2, ?3)")                                 \
+	X(PAGES, "PRAGMA page_count")                                                              \
+	X(SERIES, "INSERT INTO series VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")                        \
+	X(VALUE, "INSERT OR REPLACE INTO value VALUES (?1, ?2, ?3, ?4)")                           \
+	X(WINDOW, "INSERT INTO hist_window VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) "               \
+		  "ON CONFLICT DO UPDATE SET from_ns = min(from_ns, excluded.from_ns), "           \
+		  "to_ns = max(to_ns, excluded.to_ns), count = count + excluded.count, "           \
+		  "sum = sum + excluded.sum, min = min(min, excluded.min), "                       \
+		  "max = max(max, excluded.max)")                                                  \
+	X(BUCKET, "INSERT INTO hist VALUES (?1, ?2, ?3, ?4) "                                      \
+		  "ON CONFLICT DO UPDATE SET count = count + excluded.count")                      \
+	X(NOTE, "INSERT INTO note VALUES (NULL, ?1, ?2, ?3, ?4, ?5)")                              \
+	X(DROP, "INSERT OR REPLACE INTO drops VALUES (?1, ?2, ?3, ?4)")                            \
+	X(FINGERPRINT, "INSERT OR IGNORE INTO fingerprint VALUES (?1, ?2)")                        \
+	X(SPAN, "INSERT INTO span VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16," \
+		"?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32)")                \
+	X(TEXT, "INSERT INTO query_text VALUES (?1, ?2)")                                          \
+	X(SPAN_DELETE, "DELETE FROM span WHERE id = ?1")                                           \
+	X(TEXT_DELETE, "DELETE FROM query_text WHERE span = ?1")
+
+enum sonde_writer_statement {
+#define SYMBOL(sym, sql) SONDE_ST_##sym,
+	SONDE_WRITER_STATEMENTS(SYMBOL)
+#undef SYMBOL
+	SONDE_ST__MAX
+};
+
+/* A kept span of the current hour; a heap with the shortest on top. */
+struct sonde_slow {
+	uint64_t duration_ns;
+	int64_t id;
+};
+
+struct sonde_writer {
+	char *path;
+	struct sonde_writer_opts opts;
+	struct sonde_clockpair clock;
+	struct sonde_visitor visitor;
+	sqlite3 *db;
+	sqlite3_stmt *st[SONDE_ST__MAX];
+	bool in_txn, ended, clock_given;
+	int failed; /* -errno of the first failure; nothing is written after it            */
+	uint64_t last_tick_ns; /* UTC, committed; 0: none yet */
+	struct sonde_writer_stats stats;
+	struct sonde_intern names, series;
+	struct sonde_idset fingerprints;
+	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX];
+	bool drop_seen[SONDE_LENS__MAX][SONDE_DROP__MAX];
+	/* Spans. */
+	int64_t span_id;
+	bool spans_full; /* max_bytes reached */
+	struct sonde_slow *slow;
+	size_t n_slow;
+	uint64_t slow_hour;
+};
+
+static inline int64_t sonde_writer_utc(const struct sonde_writer *w, uint64_t mono_ns)
+{
+	return (int64_t)sonde_clockpair_real(&w->clock, mono_ns);
+}
+
+/* Run a bound statement to its end and reset it, in the tick's transaction. 0 or w->failed. */
+int sonde_writer_step(struct sonde_writer *w, enum sonde_writer_statement st);
+/* Bind text as valid UTF-8; NULL binds "". 0 or -ENOMEM. */
+int sonde_writer_bind_text(struct sonde_writer *w, enum sonde_writer_statement st, int at,
+			   const char *s);
+/* The id of an interned string, stored when new; 0 for "" and NULL. */
+int sonde_writer_name(struct sonde_writer *w, const char *s, int64_t *id);
+/* A note by the writer itself. */
+int sonde_writer_own_note(struct sonde_writer *w, uint64_t ts_ns, enum sonde_note_level level,
+			  const char *what, const char *remedy);
+
+/* The hooks, one file each subject. */
+int sonde_writer_metric(void *ctx, const struct sonde_metric *m);
+int sonde_writer_hist(void *ctx, const struct sonde_histrow *h);
+int sonde_writer_note(void *ctx, const struct sonde_note *n);
+int sonde_writer_drop(void *ctx, const struct sonde_drops *d);
+int sonde_writer_span(void *ctx, const struct sonde_span *s);
+
+#endif

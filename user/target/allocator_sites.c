@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * An allocator's set of entries as places in one file. The invariant: one operation passes one site.
+ * Names that share an address are one site, and an entry that is only a wrapper in this build is left
+ * to the entry it calls.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "core/err.h"
+#include "core/log.h"
+#include "core/mem.h"
+#include "target/allocator.h"
+#include "target/elf.h"
+#include "target/insn.h"
+
+#define MAX_WRAPPER 4096 /* bytes: what is longer does work of its own */
+
+struct found {
+	const struct sonde_alloc_entry *entry;
+	struct sonde_sym sym;
+	bool out; /* alias or wrapper of another */
+};
+
+struct resolver {
+	struct sonde_elf *elf;
+	const char *prefix;
+	struct found *f;
+	size_t n;
+};
+
+/* File offset that a direct jump or call ends up at, through the linkage table if need be. */
+static uint64_t final_target(const struct resolver *r, uint64_t target)
+{
+	const char *symbol;
+	struct sonde_sym sym;
+
+	if (!sonde_elf_plt_symbol(r->elf, target, &symbol) &&
+	    !sonde_elf_find(r->elf, symbol, &sym))
+		return sym.offset;
+	return target;
+}
+
+static bool is_other_entry(const struct resolver *r, const struct found *self, uint64_t offset)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (r->f[i].sym.offset == offset && offset != self->sym.offset)
+			return true;
+	return false;
+}
+
+/* Does the function call or jump to another entry of the set? */
+static bool calls_other_entry(const struct resolver *r, const struct found *self)
+{
+	size_t size = self->sym.size < MAX_WRAPPER ? self->sym.size : 0;
+	sonde_autofree uint8_t *code = malloc(size ? size : 1);
+	struct sonde_insn insn;
+
+	if (!code || !size || sonde_elf_code(r->elf, self->sym.offset, code, size))
+		return false;
+	for (size_t at = 0; at < size; at += insn.length) {
+		uint64_t target;
+
+		if (sonde_insn_decode(code + at, size - at, &insn, NULL, 0))
+			return false;
+		if (insn.flow != SONDE_FLOW_JCC && insn.flow != SONDE_FLOW_JMP &&
+		    insn.flow != SONDE_FLOW_CALL)
+			continue;
+		target = self->sym.offset + at + (uint64_t)insn.target;
+		if (target - self->sym.offset < size)
+			continue;
+		if (is_other_entry(r, self, final_target(r, target)))
+			return true;
+	}
+	return false;
+}
+
+static bool is_alias(const struct resolver *r, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (r->f[k].sym.offset == r->f[i].sym.offset)
+			return true;
+	return false;
+}
+
+static int find_entries(struct resolver *r, const struct sonde_allocator *a)
+{
+	r->f = calloc(a->n_entries, sizeof(*r->f));
+	if (!r->f)
+		return -ENOMEM;
+	for (size_t i = 0; i < a->n_entries; i++) {
+		struct found f = {.entry = &a->entries[i]};
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s%s", r->prefix, f.entry->symbol);
+		/* C++ names carry no prefix in any build. */
+		if (!sonde_elf_find(r->elf, name, &f.sym) ||
+		    (r->prefix[0] && f.entry->symbol[0] == '_' &&
+		     !sonde_elf_find(r->elf, f.entry->symbol, &f.sym)))
+			r->f[r->n++] = f;
+	}
+	for (size_t i = 0; i < r->n; i++)
+		r->f[i].out = is_alias(r, i) ||
+			      (r->f[i].entry->wrapper && calls_other_entry(r, &r->f[i]));
+	return 0;
+}
+
+/* The side that a return probe is wanted for: those whose result is the new pointer. */
+static bool wants_return(const struct sonde_alloc_entry *e)
+{
+	return !e->may_throw && e->op != SONDE_ALLOC_FREE && e->op != SONDE_ALLOC_DELETE &&
+	       e->op != SONDE_ALLOC_DELETE_SIZED;
+}
+
+static int choose_sites(const struct resolver *r, bool with_returns, struct sonde_alloc_site *sites,
+			size_t *n, const char *shown)
+{
+	*n = 0;
+	for (size_t i = 0; i < r->n; i++) {
+		const struct found *f = &r->f[i];
+		struct sonde_alloc_site *s = &sites[*n];
+		int err;
+
+		if (f->out)
+			continue;
+		err = sonde_site_choose(r->elf, f->sym.offset, f->sym.size, f->entry->args,
+					with_returns && wants_return(f->entry), &s->site);
+		if (err == -EOPNOTSUPP) {
+			sonde_warn("%s: the kernel takes no probe at the start of %s; its calls are "
+				   "not counted",
+				   shown, f->sym.name);
+			continue;
+		}
+		if (err)
+			return err;
+		s->entry = f->entry;
+		snprintf(s->symbol, sizeof(s->symbol), "%.*s", (int)strcspn(f->sym.name, "@"),
+			 f->sym.name);
+		(*n)++;
+	}
+	return *n ? 0 : -ENOENT;
+}
+
+/* "/proc/7/map_files/..." is of the target whose separate debug files are below /proc/7/root. */
+static void root_of(const char *open_path, char *root, size_t size)
+{
+	int pid, end = 0;
+
+	root[0] = '\0';
+	if (sscanf(open_path, "/proc/%d/%n", &pid, &end) == 1 && end)
+		snprintf(root, size, "/proc/%d/root", pid);
+}
+
+static const char *find_prefix(struct sonde_elf *elf)
+{
+	const char *const *prefix = sonde_alloc_prefixes;
+
+	for (; *prefix; prefix++) {
+		struct sonde_sym sym;
+		char name[64];
+
+		snprintf(name, sizeof(name), "%smalloc", *prefix);
+		if (!sonde_elf_find(elf, name, &sym))
+			return *prefix;
+	}
+	return "";
+}
+
+int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_module *m,
+			  bool with_returns, struct sonde_alloc_site **out, size_t *n)
+{
+	sonde_autofree struct sonde_alloc_site *sites = NULL;
+	struct resolver r = {0};
+	size_t count = 0;
+	char root[32];
+	int err;
+
+	root_of(m->open_path, root, sizeof(root));
+	err = sonde_elf_open(&r.elf, m->open_path, root);
+	if (err)
+		return err;
+	r.prefix = find_prefix(r.elf);
+	sites = calloc(a->n_entries, sizeof(*sites));
+	err = sites ? find_entries(&r, a) : -ENOMEM;
+	if (!err)
+		err = choose_sites(&r, with_returns, sites, &count, m->path);
+	if (err)
+		sonde_err(err, "%s: no entry point of %s can be probed: %s", m->path, a->name,
+			  strerror(-err));
+	sonde_elf_free(&r.elf);
+	free(r.f);
+	if (err)
+		return err;
+	*out = SONDE_TAKE(sites);
+	*n = count;
+	return 0;
+}
