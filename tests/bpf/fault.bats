@@ -3,7 +3,7 @@
 # The fault lens against programs that take a known number of faults (tests/harness/faultwork.c).
 
 setup() {
-	B=${B:-build}
+	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
 	mkfifo "$T/go"
 }
@@ -120,6 +120,24 @@ near() {
 	[ "$(drops no_end)" = 16 ]
 	near "$(count base.minor)" 32
 	[ "$(count base.minor)" -le 36 ]
+}
+
+@test "without typed tracepoints the raw ones count the same" {
+	export SONDE_WITHOUT=tp_btf
+	observe base 16
+	near "$(count base.minor)" 8192
+	[ "$(jq '[.meta | .. | strings | select(contains("fault_user_raw"))] | length' "$T/json")" -gt 0 ]
+}
+
+@test "without the software events faults are only counted, and that is told" {
+	export SONDE_WITHOUT=perf_sw
+	observe base 16
+	near "$(count unsized)" 8192
+	[ "$(count base.minor)" = 0 ]
+	jq -e '.metrics[] | select(.name == "fault.time") | has("value") | not' "$T/json"
+	jq -e '.metrics[] | select(.name == "fault.time") | .absent' "$T/json"
+	jq -e '[.notes[] | select(.level == "degraded" and (.what | contains("no fault latency")))] | length == 1' "$T/json"
+	[ "$(drops no_end)" = 0 ]
 }
 
 @test "nothing else is dropped" {
