@@ -52,7 +52,8 @@ worked() { # NAME: what faultwork printed
 }
 
 count() { # SERIES
-	jq --arg s "$1" '[.metrics[] | select(.name == "fault.count" and .label == $s) | .value] | add // 0' "$T/json"
+	jq --arg s "$1" '[.metrics[] | select(.name == "fault.count" and .label == $s) | .value] |
+		add // 0' "$T/json"
 }
 
 drops() { # CAUSE
@@ -81,8 +82,9 @@ near() {
 
 @test "the histogram holds every fault, and its sum is the time" {
 	observe base 16
-	n=$(jq '[.histograms[] | select(.name == "fault.latency" and .label == "base.minor") | .count] | add' "$T/json")
-	mean=$(jq '.histograms[] | select(.name == "fault.latency" and .label == "base.minor") | .mean' "$T/json")
+	hist='.histograms[] | select(.name == "fault.latency" and .label == "base.minor")'
+	n=$(jq "[$hist | .count] | add" "$T/json")
+	mean=$(jq "$hist | .mean" "$T/json")
 	time=$(jq '.metrics[] | select(.name == "fault.time" and .label == "base.minor") | .value' "$T/json")
 	[ "$n" = "$(count base.minor)" ]
 	jq -en --argjson n "$n" --argjson m "$mean" --argjson t "$time" '($n * $m / $t - 1) | fabs < 0.02'
@@ -136,7 +138,8 @@ near() {
 	[ "$(count base.minor)" = 0 ]
 	jq -e '.metrics[] | select(.name == "fault.time") | has("value") | not' "$T/json"
 	jq -e '.metrics[] | select(.name == "fault.time") | .absent' "$T/json"
-	jq -e '[.notes[] | select(.level == "degraded" and (.what | contains("no fault latency")))] | length == 1' "$T/json"
+	jq -e '[.notes[] | select(.level == "degraded" and (.what | contains("no fault latency")))] |
+		length == 1' "$T/json"
 	[ "$(drops no_end)" = 0 ]
 }
 
@@ -158,7 +161,8 @@ near() {
 @test "a huge page that the memory cgroup refuses is not counted as one" {
 	grep -q '\[never\]' /sys/kernel/mm/transparent_hugepage/enabled && skip "huge pages are off (never)"
 	local group=/sys/fs/cgroup/memory/sonde-test-$$
-	mkdir "$group" 2>/dev/null && [ -e "$group/memory.limit_in_bytes" ] || skip "no memory cgroup (v1) here"
+	mkdir "$group" 2>/dev/null && [ -e "$group/memory.limit_in_bytes" ] ||
+		skip "no memory cgroup (v1) here"
 	restore="rmdir $group"
 	echo 1600000 >"$group/memory.limit_in_bytes"
 	launch=(bash -c 'echo $BASHPID >'"$group"'/cgroup.procs; exec "$0" "$@"')
