@@ -202,7 +202,9 @@ static __always_inline int fault_end(bool major)
 	if (!gate_current(&id))
 		return 0;
 	f = bpf_task_storage_get(&fault_open, bpf_get_current_task_btf(), 0, 0);
-	if (!f || !f->begin_ns) {
+	if (!f)
+		return 0; /* this thread's first: it began before sonde was attached */
+	if (!f->begin_ns) {
 		count_drop(SONDE_LENS_FAULT, SONDE_DROP_NO_ENTRY);
 		return 0;
 	}

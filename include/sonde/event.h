@@ -71,6 +71,8 @@ enum sonde_span_flag {
 	SONDE_SPAN_F_UNIX = 1 << 5,	  /* came over a unix socket                               */
 	SONDE_SPAN_F_PIPELINED = 1 << 6,  /* arrived while its predecessor was being answered      */
 	SONDE_SPAN_F_NO_TEXT = 1 << 7,	  /* request bytes could not be read                       */
+	SONDE_SPAN_F_HOPPED = 1 << 8,	  /* answered by another thread than read it: what its thread
+					   * did (allocation, faults, handler) is not known        */
 };
 
 /*

@@ -2,18 +2,20 @@
 /*
  * Takes a known number of page faults of a known kind.
  *
- *   faultwork KIND COUNT [THREADS]     COUNT x 2 MiB a thread; KIND:
- *     base      4 KiB pages, huge pages forbidden          512 faults each
- *     huge      one touch in each 2 MiB, huge pages asked    1 fault  each
- *     mthp      one touch in each 64 KiB where 2 MiB do not fit: 16 faults each, if 64 KiB are
- * enabled kernel    4 KiB pages that read(2) touches first     512 faults each, from kernel code
- *     cow       4 KiB pages written after fork()           512 faults each, on pages that exist
- *     populate  4 KiB pages brought in by madvise        512 without any exception
- *     refused   one refused access each, mended by a SIGSEGV handler, then one fault each
- *     major     one page each of a file that is not in the page cache
+ *   faultwork KIND COUNT [THREADS]
+ *
+ * COUNT x 2 MiB a thread. KIND, and the faults for each 2 MiB:
+ *     base      512: 4 KiB pages, huge pages forbidden
+ *     huge        1: a touch in each 2 MiB, huge pages asked for
+ *     mthp       16: of 64 KiB, in a mapping where 2 MiB do not fit; 64 KiB must be enabled
+ *     kernel    512: 4 KiB pages that read(2) is the first to touch
+ *     cow       512: 4 KiB pages written after fork()
+ *     populate  512: 4 KiB pages brought in by madvise, without any exception
+ *     refused     2: and one refused access that a SIGSEGV handler mends
+ *     major       1: a page of a file that is not in the page cache
  *
  * Prints "ready PID", waits for a line on stdin, works (threads are created after that), prints
- * "done faults=N minflt=N majflt=N" (N expected, and what getrusage counted), waits for a line,
+ * "done faults=N minflt=N majflt=N" (N expected, and what getrusage counted), waits for a line and
  * ends.
  */
 #include <fcntl.h>

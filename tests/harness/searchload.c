@@ -11,18 +11,12 @@
 #include <sys/stat.h>
 #include <fcntl.h>
 
-#include "harness/wire.h"
-#include "harness/words.h"
+#include "harness/queries.h"
 
 #define MAX_CONNECTIONS 256
 #define MAX_ENDPOINTS	8
 #define MAX_SECONDS	3600
 #define MAX_QUERIES	20000000
-#define MATCH_BYTES	256
-
-enum mix { MIX_LIGHT, MIX_MIXED, MIX_HEAVY, MIX_INSERT, MIX_COUNT };
-
-static const char *const mix_name[MIX_COUNT] = {"light", "mixed", "heavy", "insert"};
 
 struct endpoint {
 	const char *where;
@@ -55,7 +49,7 @@ struct connection {
 	unsigned number;
 	const struct endpoint *to;
 	struct wire wire;
-	struct rng rng;
+	struct asker asker;
 	uint64_t quota; /* queries to send, UINT64_MAX: until the time is over */
 	uint64_t sent, count[WIRE_BROKEN + 1];
 	uint64_t *latency_ns; /* one a sent query */
@@ -74,95 +68,6 @@ static void on_signal(int sig)
 {
 	(void)sig;
 	stop = 1;
-}
-
-/* ---- queries ---- */
-
-static void match_words(struct rng *r, char *to, unsigned n, const char *between, size_t skip)
-{
-	size_t len = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		len += (size_t)snprintf(to + len, MATCH_BYTES - len, "%s%s", i ? between : "",
-					words_draw(&words, r, skip));
-}
-
-static void make_mixed(struct rng *r, char *match, struct wire_search *s)
-{
-	unsigned kind = rng_below(r, 20);
-
-	if (kind < 8) {
-		match_words(r, match, 1 + rng_below(r, 3), " ", 0);
-	} else if (kind < 12) {
-		match[0] = '"';
-		match_words(r, match + 1, 2, " ", 0);
-		strcat(match, "\"");
-	} else if (kind < 17) {
-		match_words(r, match, 1 + rng_below(r, 2), " ", 0);
-		s->filter = true;
-		s->gid_low = rng_below(r, 900);
-		s->gid_high = s->gid_low + 100;
-	} else {
-		match_words(r, match, 3, " | ", 50);
-		s->sort = "price DESC";
-	}
-}
-
-static void make_search(struct rng *r, char *match, struct wire_search *s)
-{
-	*s = (struct wire_search){.match = match, .index = opt.index, .limit = 20};
-	if (opt.mix == MIX_LIGHT) {
-		match_words(r, match, 1 + rng_below(r, 2), " ", 200);
-	} else if (opt.mix == MIX_MIXED) {
-		make_mixed(r, match, s);
-	} else {
-		match_words(r, match, 4 + rng_below(r, 3), " | ", 100);
-		s->sort = "price DESC, day ASC";
-		s->limit = 100;
-	}
-}
-
-static void sql_search(char *sql, size_t room, const struct wire_search *s)
-{
-	char filter[64] = "";
-
-	if (s->filter)
-		snprintf(filter, sizeof(filter), " AND gid BETWEEN %u AND %u", s->gid_low,
-			 s->gid_high);
-	snprintf(sql, room, "SELECT * FROM %s WHERE MATCH('%s')%s%s%s LIMIT %u", s->index, s->match,
-		 filter, s->sort ? " ORDER BY " : "", s->sort ? s->sort : "", s->limit);
-}
-
-/* REPLACE, so that the same seed may run twice. */
-static void sql_insert(struct connection *c, char *sql, size_t room)
-{
-	char title[MATCH_BYTES], body[MATCH_BYTES];
-
-	match_words(&c->rng, title, 3, " ", 0);
-	match_words(&c->rng, body, 15, " ", 0);
-	snprintf(sql, room,
-		 "REPLACE INTO rt (id,title,body,gid,price) VALUES (%llu,'%s','%s',%u,%u.5)",
-		 (unsigned long long)((opt.seed & 0xffff) << 44 | (uint64_t)(c->number + 1) << 32 |
-				      (c->sent + 1)),
-		 title, body, rng_below(&c->rng, 1000), rng_below(&c->rng, 5000));
-}
-
-static void make_query(struct connection *c, struct wire_out *o)
-{
-	char match[MATCH_BYTES + 2], sql[2048];
-	struct wire_search s;
-
-	if (opt.mix == MIX_INSERT) {
-		sql_insert(c, sql, sizeof(sql));
-	} else {
-		make_search(&c->rng, match, &s);
-		if (c->to->api) {
-			api_search(o, &s);
-			return;
-		}
-		sql_search(sql, sizeof(sql), &s);
-	}
-	mysql_query(o, sql);
 }
 
 /* FNV-1a over the request as a server sees it: after the command byte, or after the 8-byte header.
@@ -231,7 +136,7 @@ static bool query(struct connection *c)
 	struct record r = {0};
 	enum wire_status st;
 
-	make_query(c, &o);
+	make_query(&c->asker, c->sent + 1, &o);
 	if (!grow(c))
 		return false;
 	if (opt.rate)
@@ -288,7 +193,13 @@ static int start_all(void)
 
 		c->number = i;
 		c->to = &opt.endpoint[i % opt.endpoints];
-		c->rng.state = opt.seed * 1000003 + i;
+		c->asker = (struct asker){.words = &words,
+					  .mix = opt.mix,
+					  .index = opt.index,
+					  .api = c->to->api,
+					  .seed = opt.seed,
+					  .connection = i,
+					  .rng = {opt.seed * 1000003 + i}};
 		c->quota = opt.queries ? opt.queries / opt.connections +
 						 (i < opt.queries % opt.connections)
 				       : UINT64_MAX;

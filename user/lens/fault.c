@@ -131,13 +131,15 @@ static const struct sonde_alternative major_alts[] = {
 		.n_alts = SONDE_ARRAY_SIZE(al), .purpose = what                                    \
 	}
 
+/* In the order of attaching: ends first, so that no begun fault waits for an end that nobody sees.
+ */
 static const struct sonde_hook all_hooks[] = {
-	HOOK("fault.user", user_alts, false, "a fault begins in user code"),
-	HOOK("fault.kernel", kernel_alts, false, "a fault begins in a system call"),
-	HOOK("fault.alloc", alloc_alts, false, "size of the page"),
-	HOOK("fault.free", free_alts, false, "a huge page that was given back"),
 	HOOK("fault.minor", minor_alts, true, "a fault ends, no disk read"),
 	HOOK("fault.major", major_alts, false, "a fault ends, after a disk read"),
+	HOOK("fault.alloc", alloc_alts, false, "size of the page"),
+	HOOK("fault.free", free_alts, false, "a huge page that was given back"),
+	HOOK("fault.kernel", kernel_alts, false, "a fault begins in a system call"),
+	HOOK("fault.user", user_alts, false, "a fault begins in user code"),
 };
 
 static int fault_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *list)

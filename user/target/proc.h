@@ -59,6 +59,11 @@ struct sonde_proc_sock {
 /* All sockets, by /proc/PID/fd joined with the target's own /proc/PID/net tables. Caller frees. */
 int sonde_proc_sockets(pid_t pid, struct sonde_proc_sock **out, size_t *n);
 
+/* The join alone, for tests and fuzzing: fill the sockets whose inode a row of @text has. @file: which
+ * table it is ("tcp", "tcp6", "unix"). Sorted by descriptor afterwards. */
+int sonde_proc_sockets_join(struct sonde_proc_sock *socks, size_t n, const char *file,
+			    const char *text);
+
 /* Environment variable's value into @buf: 0, -ENOENT, -errno. Only allocator variables are read. */
 int sonde_proc_env(pid_t pid, const char *name, char *buf, size_t size);
 

@@ -114,6 +114,12 @@ struct socket {
 	struct sock *sk;
 };
 
+struct unix_address;
+struct unix_sock {
+	struct sock sk;
+	struct unix_address *addr;
+};
+
 struct iovec {
 	void *iov_base;
 	unsigned long iov_len;

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Layer 4, of the query lens: the connection state machine in the kernel. User memory is the server's
+ * own buffer, found through the registers that the system call saved; a finished span goes to the
+ * histograms, which are complete whatever the ring does, and then to the ring.
+ */
+#ifndef SONDE_BPF_CONN_H
+#define SONDE_BPF_CONN_H
+
+#include "lib/emit.bpf.h"
+#include "sonde/query.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SONDE_QUERY_ROW__MAX);
+	__type(key, __u32);
+	__type(value, struct sonde_query_hist);
+} query_hists SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SONDE_QUERY_COUNTER__MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} query_counts SEC(".maps");
+
+static __always_inline void query_count(enum sonde_query_counter which, __u64 n)
+{
+	__u32 key = which;
+	__u64 *v = bpf_map_lookup_elem(&query_counts, &key);
+
+	if (v)
+		__sync_fetch_and_add(v, n);
+}
+
+static __always_inline void query_hist(__u32 row, __u64 ns)
+{
+	struct sonde_query_hist *h = bpf_map_lookup_elem(&query_hists, &row);
+	__u32 i = sonde_hist_index(ns);
+
+	if (!h || i >= SONDE_HIST_BUCKETS)
+		return;
+	__sync_fetch_and_add(&h->sum, ns);
+	__sync_fetch_and_add(&h->buckets[i], 1);
+}
+
+static __always_inline int conn_env_read(void *dst, __u32 size, __u64 src)
+{
+	return bpf_probe_read_user(dst, size, (const void *)src);
+}
+
+static __always_inline void conn_env_drop(enum sonde_drop cause)
+{
+	count_drop(SONDE_LENS_QUERY, cause);
+}
+
+#define conn_env_loop(n, step, walk) bpf_loop(n, step, walk, 0)
+#define CONN_NOINLINE		     __attribute__((noinline))
+
+struct sonde_conn;
+static __always_inline void conn_env_emit(struct sonde_conn *c);
+static __always_inline void conn_env_open(struct sonde_conn *c);
+
+#include "sonde/conn.h"
+
+/* What the thread did while it ran the query; another thread's doings are not known. */
+static __always_inline void conn_collect(struct sonde_ev_span *s)
+{
+	struct task_span *t = span_current();
+
+	if (!t || t->conn != s->conn || t->seq != s->seq) {
+		s->flags |= SONDE_SPAN_F_HOPPED;
+		return;
+	}
+	s->alloc_bytes = t->alloc_bytes;
+	s->alloc_calls = t->alloc_calls;
+	s->faults = t->faults;
+	s->fault_ns = t->fault_ns;
+	s->handler_ns = t->handler_ns;
+	s->found = t->found;
+	s->handler_wall_ms = t->wall_ms;
+	s->handler_hits = t->hits;
+	if (t->handler_ns || t->hits)
+		s->flags |= SONDE_SPAN_F_HANDLER;
+	if (t->index[0])
+		__builtin_memcpy(s->index, t->index, sizeof(s->index));
+	t->seq = 0;
+}
+
+static __always_inline void conn_account(const struct sonde_ev_span *s, __u64 duration)
+{
+	query_count(SONDE_QUERY_SPANS, 1);
+	query_count(SONDE_QUERY_BYTES_IN, s->bytes_in);
+	query_count(SONDE_QUERY_BYTES_OUT, s->bytes_out);
+	if (s->proto == SONDE_PROTO_MYSQL && s->command == SONDE_MYSQL_QUERY)
+		query_count(SONDE_QUERY_TEXT_SPANS, 1);
+	if (s->status == SONDE_SPAN_NO_REPLY) {
+		query_count(SONDE_QUERY_NO_REPLY, 1);
+		return;
+	}
+	if (s->status == SONDE_SPAN_ABORTED) {
+		query_count(SONDE_QUERY_ABORTED, 1);
+		return;
+	}
+	if (s->status == SONDE_SPAN_ERROR)
+		query_count(SONDE_QUERY_ERRORS, 1);
+	query_count(SONDE_QUERY_STATEMENTS, s->statements);
+	query_hist(sonde_query_class(s->proto, s->command), duration);
+	if (!(s->flags & SONDE_SPAN_F_NO_WAIT))
+		query_hist(SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
+	if (s->first_ns >= s->start_ns)
+		query_hist(SONDE_QUERY_ROW_SERVICE, s->first_ns - s->start_ns);
+}
+
+static __always_inline void conn_env_emit(struct sonde_conn *c)
+{
+	struct sonde_ev_span *s = &c->span;
+	__u64 begin = s->arrival_ns ? s->arrival_ns : s->start_ns, duration;
+	__u32 n = s->text_len;
+
+	duration = s->last_ns > begin ? s->last_ns - begin : 0;
+	conn_collect(s);
+	conn_account(s, duration);
+	if (!cfg.span_events)
+		return;
+	if (cfg.slower_than_ns && duration < cfg.slower_than_ns) {
+		query_count(SONDE_QUERY_SLOW_SKIPPED, 1);
+		return;
+	}
+	if (n > SONDE_TEXT_BYTES)
+		n = SONDE_TEXT_BYTES;
+	n += __builtin_offsetof(struct sonde_ev_span, text);
+	s->h.kind = SONDE_EV_SPAN;
+	s->h.lens = SONDE_LENS_QUERY;
+	s->h.size = n;
+	emit(SONDE_LENS_QUERY, s, n);
+}
+
+/* The reading thread runs the query from here: what other lenses see is charged to it. */
+static __always_inline void conn_env_open(struct sonde_conn *c)
+{
+	struct sonde_ev_span *s = &c->span;
+	struct task_span *t;
+	__u64 id = bpf_get_current_pid_tgid();
+
+	s->h.tgid = id >> 32;
+	s->h.tid = (__u32)id;
+	s->h.ts_ns = s->request_end_ns;
+	t = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0,
+				 BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		conn_env_drop(SONDE_DROP_MAP_FULL);
+		return;
+	}
+	t->alloc_bytes = t->alloc_calls = t->faults = t->fault_ns = 0;
+	t->handler_ns = t->found = 0;
+	t->wall_ms = t->hits = 0;
+	t->index[0] = 0;
+	t->begin_ns = s->request_end_ns;
+	t->conn = s->conn;
+	t->seq = s->seq;
+}
+
+/* ---- the server's buffer ---- */
+
+enum {
+	NR_READ = 0,
+	NR_WRITE = 1,
+	NR_READV = 19,
+	NR_WRITEV = 20,
+	NR_SENDTO = 44,
+	NR_RECVFROM = 45,
+	NR_SENDMSG = 46,
+	NR_RECVMSG = 47,
+};
+
+/* First piece of the iovec array at user address @iov. */
+static __always_inline void conn_first_iovec(struct sonde_conn_io *w, __u64 iov)
+{
+	struct iovec v = {};
+
+	if (bpf_probe_read_user(&v, sizeof(v), (const void *)iov))
+		return;
+	w->base = (__u64)v.iov_base;
+	w->seen = v.iov_len < w->len ? v.iov_len : w->len;
+}
+
+/*
+ * Where the bytes of a read or write of system call @nr are in user memory; @arg is its second
+ * argument. What lies beyond the first iovec is not looked at; for a call that has no buffer (sendfile,
+ * io_uring) w->seen stays 0.
+ */
+static __always_inline void conn_locate(struct sonde_conn_io *w, long nr, __u64 arg)
+{
+	struct user_msghdr m = {};
+
+	switch (nr) {
+	case NR_READ:
+	case NR_WRITE:
+	case NR_SENDTO:
+	case NR_RECVFROM:
+		w->base = arg;
+		w->seen = w->len;
+		return;
+	case NR_READV:
+	case NR_WRITEV:
+		conn_first_iovec(w, arg);
+		return;
+	case NR_SENDMSG:
+	case NR_RECVMSG:
+		if (!bpf_probe_read_user(&m, sizeof(m), (const void *)arg))
+			conn_first_iovec(w, (__u64)m.msg_iov);
+	}
+}
+
+#endif

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Queries, from the socket: when data was ready, when the server read it, when its answer was handed
+ * to the kernel. State lives in socket storage: it is there only for sockets that a target accepted
+ * (children inherit it from the listener), so everybody else's traffic costs one look-up.
+ */
+#include "lib/conn.bpf.h"
+#include <bpf/bpf_endian.h>
+
+#define AF_UNIX	    1
+#define AF_INET	    2
+#define AF_INET6    10
+#define SOCK_STREAM 1
+#define MSG_PEEK    2
+#define TCP_LISTEN  10
+#define EPIPE	    32
+#define ECONNRESET  104
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct sonde_conn);
+} conn SEC(".maps");
+
+/* Ports that a target listens on; an accepted TCP socket has its listener's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u16);
+	__type(value, __u8);
+} query_ports SEC(".maps");
+
+/* Addresses (struct unix_address *) that a target listens on; an accepted socket shares its listener's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u64);
+	__type(value, __u8);
+} query_unix SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SONDE_QUERY_HANDLERS);
+	__type(key, __u32);
+	__type(value, struct sonde_query_handler);
+} query_handlers SEC(".maps");
+
+static __always_inline __u64 unix_address(struct sock *sk)
+{
+	return (__u64)BPF_CORE_READ((struct unix_sock *)sk, addr);
+}
+
+/* Did a listener that we know of accept this socket? */
+static __always_inline bool server_side(struct sock *sk)
+{
+	__u16 port = sk->__sk_common.skc_num;
+	__u64 addr;
+
+	if (sk->sk_type != SOCK_STREAM)
+		return false;
+	if (sk->__sk_common.skc_family != AF_UNIX)
+		return bpf_map_lookup_elem(&query_ports, &port);
+	addr = unix_address(sk);
+	return addr && bpf_map_lookup_elem(&query_unix, &addr);
+}
+
+static __always_inline bool known_family(struct sock *sk)
+{
+	__u16 family = sk->__sk_common.skc_family;
+
+	return family == AF_INET || family == AF_INET6 || family == AF_UNIX;
+}
+
+/* Fill what stays the same for the connection's life. */
+static __always_inline void conn_identify(struct sonde_conn *c, struct sock *sk)
+{
+	struct sonde_ev_span *s = &c->span;
+
+	c->flags &= ~SONDE_CONN_LISTENER;
+	s->conn = bpf_get_socket_cookie(sk);
+	s->family = sk->__sk_common.skc_family;
+	if (s->family == AF_UNIX) {
+		c->flags |= SONDE_CONN_UNIX;
+		return;
+	}
+	s->local_port = sk->__sk_common.skc_num;
+	s->peer_port = bpf_ntohs(sk->__sk_common.skc_dport);
+	if (s->family == AF_INET)
+		BPF_CORE_READ_INTO((__u32 *)s->peer_addr, sk, __sk_common.skc_daddr);
+	else
+		BPF_CORE_READ_INTO((struct in6_addr *)s->peer_addr, sk, __sk_common.skc_v6_daddr);
+}
+
+/* State of a socket that the current thread reads or writes, if it is a connection to a target. */
+static __always_inline struct sonde_conn *conn_of(struct sock *sk)
+{
+	struct sonde_conn *c = bpf_sk_storage_get(&conn, sk, 0, 0);
+	__u64 id;
+
+	if (!c && !known_family(sk))
+		return NULL;
+	if (!gate_current(&id)) {
+		if (c && c->span.conn)
+			conn_suspend(c);
+		return NULL;
+	}
+	if (!c) {
+		if (!server_side(sk))
+			return NULL;
+		c = bpf_sk_storage_get(&conn, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (!c)
+			count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+	}
+	if (c && !c->span.conn)
+		conn_identify(c, sk);
+	return c;
+}
+
+static __always_inline void conn_io_init(struct sonde_conn_io *w, struct sonde_conn *c, int ret)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+	w->c = c;
+	w->now = bpf_ktime_get_ns();
+	w->len = ret;
+	w->text_bytes = cfg.text_bytes;
+	conn_locate(w, regs->orig_ax, regs->si);
+}
+
+SEC("?tp_btf/sock_recv_length")
+int BPF_PROG(query_recv, struct sock *sk, int ret, int flags)
+{
+	struct sonde_conn_io w = {};
+	struct sonde_conn *c;
+
+	if (ret < 0 || flags & MSG_PEEK)
+		return 0;
+	c = conn_of(sk);
+	if (!c)
+		return 0;
+	if (ret == 0) {
+		conn_eof(c);
+		return 0;
+	}
+	conn_io_init(&w, c, ret);
+	conn_received(&w);
+	return 0;
+}
+
+SEC("?tp_btf/sock_send_length")
+int BPF_PROG(query_send, struct sock *sk, int ret, int flags)
+{
+	struct sonde_conn_io w = {};
+	struct sonde_conn *c;
+
+	if (ret <= 0 && ret != -EPIPE && ret != -ECONNRESET)
+		return 0;
+	c = conn_of(sk);
+	if (!c)
+		return 0;
+	if (ret < 0) {
+		conn_abort(c);
+		return 0;
+	}
+	conn_io_init(&w, c, ret);
+	conn_sent(&w);
+	return 0;
+}
+
+/* Softirq, or the sender's context for unix sockets: the current task is anybody. */
+SEC("?tp_btf/sk_data_ready")
+int BPF_PROG(query_ready, const struct sock *sk)
+{
+	struct sonde_conn *c = bpf_sk_storage_get(&conn, (void *)sk, 0, 0);
+	__u64 now;
+
+	if (!c || sk->__sk_common.skc_state == TCP_LISTEN || !gate_ready())
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!c->ready_ns)
+		c->ready_ns = now;
+	c->last_ready_ns = now;
+	return 0;
+}
+
+/* The socket goes for good: what was open will not be answered. Any context. */
+SEC("?tp_btf/tcp_destroy_sock")
+int BPF_PROG(query_close, struct sock *sk)
+{
+	struct sonde_conn *c = bpf_sk_storage_get(&conn, sk, 0, 0);
+
+	if (c && c->open && gate_ready())
+		conn_abort(c);
+	return 0;
+}
+
+static __always_inline void seed_listener(struct sock *sk)
+{
+	__u16 port = sk->__sk_common.skc_num;
+	struct sonde_conn *c;
+	__u8 one = 1;
+	__u64 addr;
+
+	if (sk->__sk_common.skc_family == AF_UNIX) {
+		addr = unix_address(sk);
+		bpf_map_update_elem(&query_unix, &addr, &one, BPF_ANY);
+		return;
+	}
+	bpf_map_update_elem(&query_ports, &port, &one, BPF_ANY);
+	c = bpf_sk_storage_get(&conn, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (c)
+		c->flags = SONDE_CONN_FRESH | SONDE_CONN_LISTENER;
+	else
+		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+}
+
+/*
+ * Walk the target's sockets: mark its listeners, then (a second run) the connections they accepted
+ * before. Outgoing connections of the daemon have a port of their own and are left alone.
+ */
+SEC("?iter/task_file")
+int query_seed(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct socket *socket;
+	struct sock *sk;
+	__u32 tgid;
+
+	if (!task || !file)
+		return 0;
+	tgid = task->tgid;
+	if (!bpf_map_lookup_elem(&targets, &tgid))
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	sk = socket->sk;
+	if (!sk || !known_family(sk) || sk->sk_type != SOCK_STREAM)
+		return 0;
+	if (sk->__sk_common.skc_state == TCP_LISTEN)
+		seed_listener(sk);
+	else if (server_side(sk))
+		bpf_sk_storage_get(&conn, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	return 0;
+}
+
+/* ---- handlers, from recipes: entry probes only ---- */
+
+static __always_inline __u64 handler_arg(struct pt_regs *ctx, int arg)
+{
+	return arg == 0 ? ctx->di : arg == 1 ? ctx->si : arg == 2 ? ctx->dx : arg == 3 ? ctx->cx : 0;
+}
+
+static __always_inline void handler_word(struct pt_regs *ctx, const struct sonde_query_field *f, void *dst,
+					 __u32 size)
+{
+	if (f->arg >= 0 && bpf_probe_read_user(dst, size, (void *)(handler_arg(ctx, f->arg) + f->offset)))
+		count_drop(SONDE_LENS_QUERY, SONDE_DROP_COPY_FAULT);
+}
+
+SEC("?uprobe")
+int query_execute(struct pt_regs *ctx)
+{
+	struct task_span *t;
+	__u64 id;
+
+	if (!gate_current(&id))
+		return 0;
+	query_count(SONDE_QUERY_HANDLER_CALLS, 1);
+	t = span_current();
+	if (t && !t->handler_ns)
+		t->handler_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("?uprobe")
+int query_log(struct pt_regs *ctx)
+{
+	__u32 slot = bpf_get_attach_cookie(ctx) >> 8;
+	struct sonde_query_handler *h;
+	struct task_span *t;
+	__u64 id, text = 0;
+
+	if (!gate_current(&id))
+		return 0;
+	query_count(SONDE_QUERY_LOG_CALLS, 1);
+	t = span_current();
+	h = bpf_map_lookup_elem(&query_handlers, &slot);
+	if (!t || !h)
+		return 0;
+	t->hits++;
+	handler_word(ctx, &h->wall_ms, &t->wall_ms, sizeof(t->wall_ms));
+	handler_word(ctx, &h->found, &t->found, sizeof(t->found));
+	if (h->index.arg < 0)
+		return 0;
+	text = handler_arg(ctx, h->index.arg) + h->index.offset;
+	if (h->index.deref)
+		handler_word(ctx, &h->index, &text, sizeof(text));
+	if (text && bpf_probe_read_user_str(t->index, sizeof(t->index), (void *)text) < 0)
+		t->index[0] = 0;
+	return 0;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the query lens's two halves share beside spans: counters, histogram rows and where a query
+ * handler keeps its figures. Array indexes only; nothing here reaches a recording.
+ */
+#ifndef SONDE_QUERY_H
+#define SONDE_QUERY_H
+
+#include "hist.h"
+#include "wire.h"
+
+/* Latency is kept by class of command, so that the sum over classes is every answered query. */
+#define SONDE_QUERY_CLASSES(X)                                                                     \
+	X(QUERY, "query", SONDE_PROTO_MYSQL, SONDE_MYSQL_QUERY)                                    \
+	X(PREPARE, "prepare", SONDE_PROTO_MYSQL, SONDE_MYSQL_PREPARE)                              \
+	X(EXECUTE, "execute", SONDE_PROTO_MYSQL, SONDE_MYSQL_EXECUTE)                              \
+	X(PING, "ping", SONDE_PROTO_MYSQL, SONDE_MYSQL_PING)                                       \
+	X(SEARCH, "search", SONDE_PROTO_SPHINXAPI, SONDE_API_SEARCH)                               \
+	X(EXCERPT, "excerpt", SONDE_PROTO_SPHINXAPI, 1)                                            \
+	X(UPDATE, "update", SONDE_PROTO_SPHINXAPI, 2)                                              \
+	X(STATUS, "status", SONDE_PROTO_SPHINXAPI, 5)                                              \
+	X(SPHINXQL, "sphinxql", SONDE_PROTO_SPHINXAPI, 8)                                          \
+	X(OTHER, "other", SONDE_PROTO_UNKNOWN, 0)
+
+enum sonde_query_class {
+#define SONDE_QUERY_CLASS_ENUM(sym, name, proto, command) SONDE_QUERY_CLASS_##sym,
+	SONDE_QUERY_CLASSES(SONDE_QUERY_CLASS_ENUM)
+#undef SONDE_QUERY_CLASS_ENUM
+	SONDE_QUERY_CLASS__MAX
+};
+
+/* Rows of the histogram map: latency by class, then wait and service of all. */
+enum sonde_query_row {
+	SONDE_QUERY_ROW_WAIT = SONDE_QUERY_CLASS__MAX,
+	SONDE_QUERY_ROW_SERVICE,
+	SONDE_QUERY_ROW__MAX
+};
+
+/* One value of the histogram map. The sum makes means exact. */
+struct sonde_query_hist {
+	sonde_u64 sum;
+	sonde_u64 buckets[SONDE_HIST_BUCKETS];
+};
+
+enum sonde_query_counter {
+	SONDE_QUERY_SPANS = 0, /* queries that ended, in whatever way                               */
+	SONDE_QUERY_ERRORS,    /* of them answered with an error                                    */
+	SONDE_QUERY_ABORTED,   /* of them without a complete answer                                 */
+	SONDE_QUERY_NO_REPLY,  /* of them that the protocol does not answer                         */
+	SONDE_QUERY_STATEMENTS, /* result sets in the answers                                       */
+	SONDE_QUERY_TEXT_SPANS, /* MySQL queries with text: what a statement handler should see     */
+	SONDE_QUERY_HANDLER_CALLS,
+	SONDE_QUERY_LOG_CALLS,
+	SONDE_QUERY_BYTES_IN,
+	SONDE_QUERY_BYTES_OUT,
+	SONDE_QUERY_SLOW_SKIPPED, /* spans not sent to the ring: faster than asked for              */
+	SONDE_QUERY_COUNTER__MAX
+};
+
+/* Where a handler's figures are; arg < 0: not known. See struct sonde_handler_field. */
+struct sonde_query_field {
+	sonde_s32 arg, offset;
+	sonde_u32 deref;
+};
+
+#define SONDE_QUERY_HANDLERS 16 /* slots: handlers of all targets' recipes                            */
+
+struct sonde_query_handler {
+	struct sonde_query_field index, wall_ms, found;
+};
+
+/* A handler probe's cookie: role (enum sonde_handler_role) and slot. */
+#define SONDE_QUERY_COOKIE(role, slot) ((sonde_u64)(slot) << 8 | (role))
+
+SONDE_WIRE_INLINE enum sonde_query_class sonde_query_class(sonde_u8 proto, sonde_u16 command)
+{
+#define SONDE_QUERY_CLASS_TEST(sym, name, p, c)                                                    \
+	if (proto == (p) && command == (c))                                                        \
+		return SONDE_QUERY_CLASS_##sym;
+	SONDE_QUERY_CLASSES(SONDE_QUERY_CLASS_TEST)
+#undef SONDE_QUERY_CLASS_TEST
+	return SONDE_QUERY_CLASS_OTHER;
+}
+
+#endif

@@ -1,0 +1,231 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-or-later
+# What cannot be done is refused with one sentence and the documented exit status: 1 failed, 2 usage,
+# 3 no such target, 4 not permitted, 5 this kernel cannot, 6 degraded under --strict.
+
+bats_require_minimum_version 1.5.0
+load helpers
+
+setup_file() {
+	# Another user must be able to run it.
+	export SONDE_COPY=$BATS_FILE_TMPDIR/sonde
+	install -m 755 "$SONDE" "$SONDE_COPY"
+	chmod 755 "$BATS_FILE_TMPDIR" "$BATS_RUN_TMPDIR"
+}
+
+teardown() { end_started; }
+
+idle() { # a process that does nothing: IDLE_PID
+	sleep 300 3>&- &
+	IDLE_PID=$!
+	started "$IDLE_PID"
+}
+
+# ---- targets ----
+
+@test "no such process: 3" {
+	sleep 0 &
+	wait $!
+	refuses 3 "$!" stat -p $! -d 1s
+	refuses 3 "$!" doctor -p $!
+	refuses 3 "$!" record -p $! -o "$BATS_TEST_TMPDIR/x.sonde" -d 1s
+	[ ! -e "$BATS_TEST_TMPDIR/x.sonde" ]
+	refuses 3 "nosuchdaemon" stat -n nosuchdaemon -d 1s
+}
+
+@test "a kernel thread: 3" {
+	[ "$(cat /proc/2/comm)" = kthreadd ] || skip "no kernel threads in this pid namespace"
+	refuses 3 "kernel thread" stat -p 2 -d 1s
+}
+
+zombie_of() { # PID: its child that is one
+	ps -o pid=,stat= --ppid "$1" | awk '$2 ~ /^Z/ {print $1}'
+}
+
+has_zombie() { [ -n "$(zombie_of "$1")" ]; }
+
+@test "a zombie: 3" {
+	# The shell becomes a sleep, which never asks for its child's status.
+	bash -c 'true & exec sleep 300' 3>&- &
+	local parent=$!
+	started "$parent"
+	wait_for 10 has_zombie "$parent"
+	refuses 3 "zombie|ended" stat -p "$(zombie_of "$parent")" -d 1s
+}
+
+@test "another user's process, without the privilege: 4" {
+	idle
+	AS=(setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all)
+	SONDE=$SONDE_COPY
+	refuses 4 "$IDLE_PID.*(root|permi|privileg)" stat -p "$IDLE_PID" -d 1s
+	refuses 4 "(root|permi|privileg)" record -p "$IDLE_PID" -o /tmp/none.sonde -d 1s
+}
+
+@test "a user's own process, without the privilege to load programs: 4" {
+	setpriv --reuid=65534 --regid=65534 --clear-groups sleep 300 3>&- &
+	IDLE_PID=$!
+	started "$IDLE_PID"
+	AS=(setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all)
+	SONDE=$SONDE_COPY
+	refuses 4 "(root|CAP_|privileg|permi)" stat -p "$IDLE_PID" --lens fault -d 1s
+}
+
+@test "a 32-bit program: 5" {
+	local dir=$BATS_TEST_TMPDIR
+	printf '%s\n' ".globl _start" "_start: mov \$29, %eax" "int \$0x80" "jmp _start" >"$dir/pause.s"
+	as --32 "$dir/pause.s" -o "$dir/pause.o"
+	ld -m elf_i386 "$dir/pause.o" -o "$dir/pause"
+	"$dir/pause" 3>&- &
+	started $!
+	wait_for 5 grep -q pause "/proc/$!/comm" || skip "this kernel runs no 32-bit programs"
+	refuses 5 "32-bit" stat -p $! -d 1s
+	refuses 5 "32-bit" doctor -p $!
+}
+
+@test "a static program is observed, and what cannot be seen is absent, not zero" {
+	printf '#include <unistd.h>\nint main(void) { for (;;) pause(); }\n' \
+		>"$BATS_TEST_TMPDIR/p.c"
+	gcc -static -o "$BATS_TEST_TMPDIR/pause-static" "$BATS_TEST_TMPDIR/p.c"
+	strip "$BATS_TEST_TMPDIR/pause-static"
+	"$BATS_TEST_TMPDIR/pause-static" 3>&- &
+	started $!
+	wait_for 5 grep -q pause-static "/proc/$!/comm"
+	"$SONDE" stat -p $! -d 300ms --json >"$BATS_TEST_TMPDIR/json"
+	jq -es 'length > 0' "$BATS_TEST_TMPDIR/json"
+	local status=0
+	"$SONDE" stat -p $! --alloc-mode exact --yes -d 300ms >"$BATS_TEST_TMPDIR/o" \
+		2>"$BATS_TEST_TMPDIR/e" || status=$?
+	[ "$status" != 0 ] || grep -qiE 'allocator|symbol' "$BATS_TEST_TMPDIR/o" "$BATS_TEST_TMPDIR/e"
+}
+
+@test "a process that ends while sonde attaches: done or 3, never a crash" {
+	local i status
+	for i in $(seq 20); do
+		sleep "0.0$i" 3>&- &
+		status=0
+		timeout 60 "$SONDE" stat -p $! -d 1s >"$BATS_TEST_TMPDIR/o" \
+			2>"$BATS_TEST_TMPDIR/e" || status=$?
+		wait $! || true
+		case $status in
+		0 | 3) ;;
+		*)
+			echo "exit $status in round $i" >&2
+			cat "$BATS_TEST_TMPDIR/e" >&2
+			return 1
+			;;
+		esac
+	done
+}
+
+# ---- the command line ----
+
+@test "numbers with junk, signs, no unit or out of range: 2" {
+	refuses 2 "12x" stat -p 12x -d 1s
+	refuses 2 "" stat -p -1 -d 1s
+	refuses 2 "" stat -p 0 -d 1s
+	refuses 2 "" stat -p 99999999999999999999 -d 1s
+	refuses 2 "10q" stat -p 1 -d 10q
+	refuses 2 "" stat -p 1 -d "1 s"
+	refuses 2 "" stat -p 1 -d ""
+	refuses 2 "5ms!" stat -p 1 -i 5ms!
+	refuses 2 "64X" stat -p 1 --ring-size 64X
+	refuses 2 "3x" export x.sonde --to csv --slowest 3x
+	refuses 2 "" stat -p 1 --harm-limit nan
+	refuses 2 "" record -p 1 -o x --spans slowest=0/h
+}
+
+@test "commands and options that do not exist, with the nearest one: 2" {
+	refuses 2 "record" recrod -p 1
+	refuses 2 "duration" stat -p 1 --duratoin 1s
+	refuses 2 "rss" stat -p 1 --lens rsss
+	refuses 2 "" stat -p 1 --slowest 3
+	refuses 2 "" stat -d 1s
+	refuses 2 "" stat -p 1 -n searchd
+	refuses 2 "" stat -p 1 -q -v
+	refuses 2 "" report
+	refuses 2 "nosuchformat" export /dev/null --to nosuchformat
+}
+
+@test "exact mode needs a time and consent: 2" {
+	idle
+	refuses 2 "-d" stat -p "$IDLE_PID" --alloc-mode exact --yes
+	refuses 2 "yes" stat -p "$IDLE_PID" --alloc-mode exact -d 1s
+	has_no_probes "$IDLE_PID"
+}
+
+# ---- files ----
+
+@test "a recording that is none: 1" {
+	local bad=$BATS_TEST_TMPDIR/bad
+	echo "not a recording" >"$bad.txt"
+	: >"$bad.empty"
+	head -c 65536 /dev/urandom >"$bad.random"
+	sqlite3 "$bad.other" 'CREATE TABLE t (a)'
+	mkdir "$bad.dir"
+	local f
+	for f in txt empty random other dir missing; do
+		refuses 1 "bad.$f" report "$bad.$f"
+		refuses 1 "bad.$f" export "$bad.$f" --to csv
+	done
+}
+
+@test "an output that exists is kept unless --overwrite: 1" {
+	idle
+	local f=$BATS_TEST_TMPDIR/kept.sonde
+	echo precious >"$f"
+	refuses 1 "kept.sonde.*overwrite" record -p "$IDLE_PID" -o "$f" -d 200ms
+	equal precious "$(cat "$f")" "the file"
+	"$SONDE" record -p "$IDLE_PID" -o "$f" -d 200ms --overwrite
+	"$SONDE" report "$f" >/dev/null
+}
+
+@test "an output that cannot be written: 1" {
+	idle
+	refuses 1 "nowhere" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/nowhere/x.sonde" -d 200ms
+	refuses 1 "/sys" record -p "$IDLE_PID" -o /sys/x.sonde -d 200ms
+	"$SONDE" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/r.sonde" -d 200ms
+	refuses 1 "" export "$BATS_TEST_TMPDIR/r.sonde" --to csv -o /dev/full
+	local status=0
+	"$SONDE" report "$BATS_TEST_TMPDIR/r.sonde" >/dev/full 2>"$BATS_TEST_TMPDIR/e" || status=$?
+	equal 1 "$status" "exit status of a report to a full device"
+	equal 1 "$(wc -l <"$BATS_TEST_TMPDIR/e")" "sentences on stderr"
+}
+
+@test "a disk that becomes full while recording: 1, and what was written opens" {
+	local mnt=$BATS_TEST_TMPDIR/small status=0
+	mkdir "$mnt"
+	mount -t tmpfs -o size=256k none "$mnt" || skip "tmpfs cannot be mounted here"
+	idle
+	timeout 60 "$SONDE" record -p "$IDLE_PID" -o "$mnt/x.sonde" -i 20ms -d 30s \
+		>/dev/null 2>"$BATS_TEST_TMPDIR/e" || status=$?
+	cp "$mnt"/x.sonde* "$BATS_TEST_TMPDIR"
+	umount "$mnt"
+	equal 1 "$status" "exit status"
+	grep -qiE 'full|no space' "$BATS_TEST_TMPDIR/e"
+	"$SONDE" report "$BATS_TEST_TMPDIR/x.sonde" >/dev/null
+}
+
+@test "a reader that goes away ends the command quietly" {
+	idle
+	"$SONDE" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/r.sonde" -d 500ms -i 50ms
+	"$SONDE" export "$BATS_TEST_TMPDIR/r.sonde" --to csv 2>"$BATS_TEST_TMPDIR/e" | head -1 >/dev/null
+	equal "" "$(cat "$BATS_TEST_TMPDIR/e")" stderr
+}
+
+# ---- degraded ----
+
+@test "degraded under --strict: 6, with the reason on the terminal" {
+	idle
+	local status=0
+	SONDE_FORCE_SYSCALLS=1 "$SONDE" stat -p "$IDLE_PID" --lens query -d 200ms --strict \
+		>"$BATS_TEST_TMPDIR/o" 2>"$BATS_TEST_TMPDIR/e" || status=$?
+	equal 6 "$status" "exit status"
+	grep -qi degraded "$BATS_TEST_TMPDIR/o" "$BATS_TEST_TMPDIR/e"
+	SONDE_FORCE_SYSCALLS=1 "$SONDE" stat -p "$IDLE_PID" --lens query -d 200ms >/dev/null
+}
+
+@test "a link kind that was forced and does not exist is an error, not a fall-back: 2" {
+	idle
+	export SONDE_FORCE_LINK=nosuchlink
+	refuses 2 "nosuchlink" stat -p "$IDLE_PID" --alloc-mode exact --yes -d 200ms
+}

@@ -1,0 +1,221 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-or-later
+# sonde on a real searchd under a real load. The client keeps its own times of every query, so what
+# sonde says is checked against somebody who saw the same queries from the other end.
+
+bats_require_minimum_version 1.5.0
+load helpers
+
+setup_file() {
+	searchd_up || return 1
+	"$SONDE" --version >&2
+}
+
+teardown_file() { searchd_down; }
+
+teardown() { end_started; }
+
+# 20,000 queries on 8 connections, two on each listener, recorded to the end.
+record_load() { # FILE RECORD-ARGUMENTS...
+	load_begin --sphinxql "$SEARCHD_SQL" --api "$SEARCHD_API" --sphinxql "$SEARCHD_UNIX" \
+		--api "$SEARCHD_UNIX_API" --connections 8 --queries 20000 --mix light --seed 7
+	record_begin "$@"
+	load_go
+	load_finish
+	sonde_finish
+}
+
+# Queries of the load, in the terms of the recording (a PERSIST or a PING is no query).
+queries="FROM rec.query WHERE command IN ('query', 'search')"
+
+@test "every query is a span: SphinxQL and SphinxAPI, TCP and unix, nothing dropped" {
+	local f=$BATS_TEST_TMPDIR/all.sonde
+	record_load "$f"
+	equal 20000 "$(load_field ok)" "queries answered"
+	equal 20000 "$(recording_sql "$f" "SELECT count(*) $queries")" "spans"
+	equal 0 "$(recording_sql "$f" "SELECT coalesce(sum(count), 0) FROM rec.drop_total")" drops
+	equal 8 "$(recording_sql "$f" "SELECT count(DISTINCT conn) $queries")" connections
+	equal "$(printf 'mysql|tcp|5000\nmysql|unix|5000\nsphinxapi|tcp|5000\nsphinxapi|unix|5000')" \
+		"$(recording_sql "$f" "SELECT proto, CASE WHEN client LIKE '%:%' THEN 'tcp'
+			ELSE 'unix' END AS way, count(*) $queries GROUP BY 1, 2 ORDER BY 1, 2")" \
+		"spans by protocol and listener"
+	equal 0 "$(recording_sql "$f" "SELECT count(*) $queries AND status <> 'ok'")" "spans not ok"
+	equal 1 "$(recording_sql "$f" "SELECT value FROM rec.meta WHERE key = 'complete'")" complete
+}
+
+@test "a span lies within the time that the client saw, with its bytes" {
+	local f=$BATS_TEST_TMPDIR/times.sonde join
+	record_load "$f"
+	# The nth query of a client's port is the nth span of that peer.
+	join="FROM (SELECT *, row_number() OVER (PARTITION BY client ORDER BY seq) AS n $queries) s
+		JOIN load l ON s.client LIKE '127.0.0.1:%' AND l.port <> '0'
+		AND s.client = '127.0.0.1:' || l.port AND s.n = CAST(l.seq AS INTEGER)"
+	equal 10000 "$(recording_sql "$f" "SELECT count(*) $join")" "spans matched with the client's"
+	equal 0 "$(recording_sql "$f" "SELECT count(*) $join
+		WHERE s.duration_ns > l.last_ns - l.send_ns")" "spans longer than the client waited"
+	equal 0 "$(recording_sql "$f" "SELECT count(*) $join
+		WHERE s.service_ns > l.first_ns - l.send_ns")" "services longer than to the first byte"
+	equal 0 "$(recording_sql "$f" "SELECT count(*) $join WHERE s.duration_ns <= 0")" \
+		"spans without duration"
+	equal 0 "$(recording_sql "$f" "SELECT count(*) $join
+		WHERE s.bytes_in <> CAST(l.bytes AS INTEGER)
+		OR s.bytes_out <> CAST(l.bytes_in AS INTEGER)")" "spans with other bytes"
+	# On a unix socket only the sums can be compared.
+	equal 1 "$(recording_sql "$f" "SELECT (SELECT sum(duration_ns) $queries AND client NOT LIKE '%:%')
+		<= (SELECT sum(last_ns - send_ns) FROM load WHERE port = '0')")" \
+		"unix spans are not longer in sum"
+}
+
+@test "histograms hold every query, also those whose spans are not kept" {
+	local f=$BATS_TEST_TMPDIR/none.sonde
+	record_load "$f" --spans none
+	equal 0 "$(recording_sql "$f" "SELECT count(*) FROM rec.span")" "spans"
+	equal 20000 "$(recording_sql "$f" "SELECT sum(count) FROM rec.hist_window w
+		JOIN rec.series s ON s.id = w.series WHERE s.name = 'query.latency'
+		AND s.label = ''")" "queries in the histogram"
+}
+
+@test "connections that were open before the attach are seen from then on" {
+	local f=$BATS_TEST_TMPDIR/late.sonde
+	load_begin --sphinxql "$SEARCHD_SQL" --sphinxql "$SEARCHD_UNIX" --connections 4 \
+		--rate 500 --seconds 60 --mix light
+	load_go
+	record_begin "$f"
+	wait_for 30 many_spans "$f"
+	load_runs
+	sonde_finish
+	load_stop
+	equal 4 "$(recording_sql "$f" "SELECT count(DISTINCT conn) $queries")" connections
+}
+
+many_spans() { [ "$(sqlite3 -readonly "$1" 'SELECT count(*) > 500 FROM span')" = 1 ]; }
+
+@test "the handler in searchd counts the same queries as its sockets" {
+	local f=$BATS_TEST_TMPDIR/handler.sonde
+	record_load "$f"
+	if [ "$(recording_sql "$f" "SELECT count(*) FROM rec.span WHERE flags & 16")" = 0 ]; then
+		"$SONDE" doctor -p "$SEARCHD_PID" | grep -qi handler ||
+			skip "sonde doctor offers no handler for this searchd"
+	fi
+	equal 20000 "$(recording_sql "$f" "SELECT count(*) $queries AND flags & 16")" \
+		"spans that the handler filled"
+	equal 20000 "$(recording_sql "$f" "SELECT sum(handler_hits) FROM rec.span")" "handler's hits"
+	# searchd's own log has the same answer: what each query found.
+	equal "$(tail -n 20000 "$SEARCHD_LOG" | sed -n 's/.* found \([0-9]*\) .*/\1/p' |
+		awk '{s += $1} END {print NR, s}')" \
+		"$(recording_sql "$f" "SELECT count(*) || ' ' || sum(found) $queries")" \
+		"queries, and documents found in all"
+}
+
+@test "without the socket tracepoints: system calls give the same spans, and it is said" {
+	local f=$BATS_TEST_TMPDIR/syscalls.sonde
+	export SONDE_FORCE_SYSCALLS=1
+	record_load "$f"
+	equal 20000 "$(recording_sql "$f" "SELECT count(*) $queries")" "spans"
+	equal 1 "$(recording_sql "$f" "SELECT count(*) > 0 FROM rec.note n JOIN rec.enum e
+		ON e.kind = 'note' AND e.value = n.level WHERE e.name = 'degraded'")" "degraded is said"
+}
+
+@test "attach and detach 100 times under load: no query fails, the text is what it was" {
+	local before after
+	before=$(text_hashes)
+	[ -n "$before" ]
+	load_begin --sphinxql "$SEARCHD_SQL" --api "$SEARCHD_API" --connections 4 --seconds 600 \
+		--rate 400 --mix light
+	load_go
+	for _ in $(seq 100); do
+		"$SONDE" stat -p "$SEARCHD_PID" -d 50ms -i 50ms >/dev/null
+	done
+	load_runs
+	load_stop
+	equal 0 "$(load_field errors)" "failed queries"
+	after=$(text_hashes)
+	equal "$before" "$after" "text of libc and searchd"
+	has_no_probes
+	searchd_is_well
+}
+
+@test "exact mode with every probe kind, attach and detach under load: nothing remains" {
+	local before
+	before=$(text_hashes)
+	load_begin --sphinxql "$SEARCHD_SQL" --connections 2 --seconds 600 --rate 50 --mix light
+	load_go
+	for link in session multi perf; do
+		SONDE_FORCE_LINK=$link "$SONDE" stat -p "$SEARCHD_PID" --alloc-mode exact --yes -d 300ms \
+			>"$BATS_TEST_TMPDIR/$link.out"
+		equal "$before" "$(text_hashes)" "text after $link"
+	done
+	load_stop
+	equal 0 "$(load_field errors)" "failed queries"
+	searchd_is_well
+}
+
+@test "SIGKILL in exact mode leaves no probe behind" {
+	load_begin --sphinxql "$SEARCHD_SQL" --connections 2 --seconds 600 --rate 20 --mix light
+	load_go
+	stat_begin --alloc-mode exact --yes
+	has_probes
+	kill -KILL "$SONDE_PID"
+	wait_for 20 has_no_probes
+	load_stop
+	searchd_is_well
+}
+
+children_of() { cat /proc/"$1"/task/*/children; }
+
+@test "a sonde that is stopped, with its child, loses its allocation probes by the deadline" {
+	local child
+	load_begin --sphinxql "$SEARCHD_SQL" --connections 2 --seconds 600 --rate 20 --mix light
+	load_go
+	stat_begin --alloc-mode exact --yes
+	has_probes
+	child=$(children_of "$SONDE_PID")
+	[ -n "$child" ]
+	kill -STOP "$SONDE_PID"
+	for pid in $child; do
+		started "$pid"
+		kill -STOP "$pid"
+	done
+	wait_for 60 has_no_probes
+	load_runs
+	load_stop
+	searchd_is_well
+}
+
+@test "the daemon may end while it is observed: the figures so far are kept" {
+	local f=$BATS_TEST_TMPDIR/ended.sonde dir=$BATS_TEST_TMPDIR/short status=0
+	dir=$(mktemp -d /tmp/sonde-XXXXXX)
+	(
+		searchd_start "$dir" docs=1000 &&
+			"$SONDE" record -p "$SEARCHD_PID" -o "$f" -i 200ms -d 120s 2>"$BATS_TEST_TMPDIR/e" &
+		record=$!
+		wait_for 60 recording_runs "$f"
+		searchd_stop "$dir"
+		wait $record
+	) 3>&- || status=$?
+	rm -rf "$dir"
+	equal 0 "$status" "exit status"
+	equal 1 "$(recording_sql "$f" "SELECT value FROM rec.meta WHERE key = 'complete'")" complete
+	recording_sql "$f" "SELECT value FROM rec.meta WHERE key = 'ended'" | grep -q target
+}
+
+@test "a recorder that is killed leaves a recording that opens and says it was cut" {
+	local f=$BATS_TEST_TMPDIR/cut.sonde
+	load_begin --sphinxql "$SEARCHD_SQL" --connections 2 --seconds 600 --rate 200 --mix light
+	load_go
+	record_begin "$f"
+	wait_for 30 many_spans "$f"
+	kill -KILL "$SONDE_PID"
+	load_stop
+	run --separate-stderr "$SONDE" report "$f"
+	equal 0 "$status" "report's exit status"
+	grep -qi "cut" <<<"$output$stderr"
+}
+
+@test "the watchdog is told from the daemon when searchd is named" {
+	run --separate-stderr "$SONDE" ps
+	equal 0 "$status" "exit status"
+	grep -qE "(^|[^0-9])$SEARCHD_PID([^0-9]|\$)" <<<"$output"
+	"$SONDE" doctor -p "$SEARCHD_PID" >/dev/null
+	has_no_probes
+}
