@@ -250,13 +250,13 @@ int session_arm(struct session *s)
 	int err = attach_group(s, true);
 
 	err = err ? err : sonde_engine_activate(s->engine);
-	s->active_since_ns = sonde_mono_ns();
 	if (!err && base)
 		err = take_baseline(s);
 	err = err || s->ended ? err : attach_group(s, false);
 	if (err)
 		return err;
 	s->state = ARMED;
+	s->active_since_ns = sonde_mono_ns();
 	if (s->generation > 1)
 		return 0;
 	s->baseline = true;
