@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "core/clock.h"
+#include "core/str.h"
 #include "model/visitor.h"
 
 enum sonde_export_takes {
@@ -35,6 +36,9 @@ struct sonde_export {
 	struct sonde_clockpair clock; /* set from begin's meta */
 	struct sonde_visitor visitor; /* ctx is this struct    */
 	void *priv;
+	/* The frame's own. */
+	int (*format_begin)(void *ctx, const struct sonde_meta *meta);
+	bool failed; /* to write; said once */
 };
 
 struct sonde_exporter {
@@ -42,7 +46,10 @@ struct sonde_exporter {
 	const char *summary; /* one line for help                       */
 	const char *suffix;  /* ".csv"                                  */
 	unsigned takes;	     /* enum sonde_export_takes                 */
-	/* Set x->visitor's hooks, and priv. 0 or -errno (logged). */
+	/*
+	 * Set x->visitor's hooks (ctx stays), and priv. The frame reads the clock before the format's
+	 * begin, and says degraded notes on stderr where the format takes none. 0 or -errno (logged).
+	 */
 	int (*open)(struct sonde_export *x);
 	/* Finish the output and free priv. Optional. */
 	int (*close)(struct sonde_export *x);
@@ -59,5 +66,9 @@ int sonde_export_open(struct sonde_export **out, const char *format,
 const struct sonde_visitor *sonde_export_visitor(struct sonde_export *x);
 /* Flush and free. 0, or -errno (logged) where the output could not be written. */
 int sonde_export_close(struct sonde_export **x);
+/* For exporters: write @line out and clear it. 0 or -errno (logged). */
+int sonde_export_put(struct sonde_export *x, struct sonde_str *line);
+/* UTC ns of a monotonic time. */
+uint64_t sonde_export_utc(const struct sonde_export *x, uint64_t mono_ns);
 
 #endif

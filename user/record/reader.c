@@ -67,13 +67,13 @@ static int check_header(const char *path, uint32_t *version)
 
 int sonde_reader_fail(const struct sonde_reader *r, int code)
 {
-	int err = sonde_db_errno(r->db, code);
+	int err = sonde_db_errno(code);
 
 	if (err == EBADMSG || err == EIO)
 		return sonde_err(EBADMSG,
 				 "recording %s is damaged: %s; sqlite3 %s .recover saves what can be read",
-				 r->path, sonde_db_cause(r->db, code), r->path);
-	return sonde_err(err, "cannot read recording %s: %s", r->path, sonde_db_cause(r->db, code));
+				 r->path, sonde_db_cause(code), r->path);
+	return sonde_err(err, "cannot read recording %s: %s", r->path, sonde_db_cause(code));
 }
 
 /* Before any statement: no triggers, functions or virtual tables of the file run, sizes are bounded. */
@@ -88,6 +88,7 @@ static int open_db(struct sonde_reader *r, const char *name, int flags)
 		return rc;
 	sqlite3_db_config(r->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(r->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	sqlite3_extended_result_codes(r->db, 1);
 	sqlite3_limit(r->db, SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES);
 	sqlite3_busy_timeout(r->db, 2000);
 	rc = sqlite3_exec(r->db, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY", NULL, NULL,

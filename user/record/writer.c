@@ -23,7 +23,8 @@
 #include "record/schema.h"
 #include "record/writer_impl.h"
 
-#define CHECKPOINT_PAGES 4096 /* 16 MiB: what the -wal file grows to, beside one interval */
+/* 4 MiB: what the -wal file grows to beside one interval, and what a tick may have to copy (about 15 ms). */
+#define CHECKPOINT_PAGES 1024
 
 static const char *const statements[] = {
 #define SQL(sym, sql) [SONDE_ST_##sym] = sql,
@@ -37,11 +38,11 @@ static int fail(struct sonde_writer *w, int code)
 
 	if (w->failed)
 		return w->failed;
-	w->failed = -sonde_db_errno(w->db, code);
+	w->failed = -sonde_db_errno(code);
 	if (w->last_tick_ns)
 		sonde_fmt_rfc3339(when, sizeof(when), w->last_tick_ns);
 	sonde_err(w->failed, "recording to %s stopped: %s; %s%s%s", w->path,
-		  sonde_db_cause(w->db, code),
+		  sonde_db_cause(code),
 		  w->last_tick_ns ? "what was seen until " : "nothing was kept yet",
 		  w->last_tick_ns ? when : "",
 		  w->failed == -ENOSPC ? " is kept; free space, or bound the file with --max-size"
@@ -320,8 +321,8 @@ static int open_db(struct sonde_writer *w)
 	for (int i = 0; i < SONDE_ST__MAX && !rc; i++)
 		rc = sonde_db_prepare(w->db, &w->st[i], statements[i]);
 	if (rc)
-		return sonde_err(sonde_db_errno(w->db, rc), "cannot start recording %s: %s", w->path,
-				 sonde_db_cause(w->db, rc));
+		return sonde_err(sonde_db_errno(rc), "cannot start recording %s: %s", w->path,
+				 sonde_db_cause(rc));
 	return 0;
 }
 
