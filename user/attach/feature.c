@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The table of features and the loop that asks. How each is asked is in feature_probe.c; here is what an
- * errno means: EPERM and EACCES are "denied", which the user can mend, everything else is "no".
+ * The table of features and the loop that asks. How each is asked is in feature_probe.c; here is
+ * what an errno means: EPERM and EACCES are "denied", which the user can mend, everything else is
+ * "no".
  */
 #include <errno.h>
 #include <string.h>
