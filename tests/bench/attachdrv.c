@@ -564,6 +564,31 @@ static int scenario_features(const char *unused)
 	return 0;
 }
 
+static int scenario_calibrate(const char *unused)
+{
+	struct sonde_calibration c = {};
+	int err = sonde_calibrate(NULL, &c);
+
+	(void)unused;
+	check(!err && c.took_ns, "calibration took %.1f ms", (double)c.took_ns / 1e6);
+	for (int k = 1; k < SONDE_LINK__MAX; k++) {
+		double stepped = c.hit_ns[k][SONDE_INSN_STEPPED];
+		double emulated = c.hit_ns[k][SONDE_INSN_EMULATED];
+
+		if (k == SONDE_LINK_ITER)
+			continue;
+		check(stepped > 0 && emulated > 0, "%s: %.0f ns stepped, %.0f ns emulated",
+		      sonde_link_kind_name((enum sonde_link_kind)k), stepped, emulated);
+	}
+	for (int k = SONDE_LINK_UPROBE_MULTI; k < SONDE_LINK__MAX; k++)
+		if (k != SONDE_LINK_URETPROBE_MULTI && k != SONDE_LINK_URETPROBE_PERF)
+			check(c.hit_ns[k][SONDE_INSN_STEPPED] >=
+				      0.8 * c.hit_ns[k][SONDE_INSN_EMULATED],
+			      "%s: stepping is not cheaper than emulating",
+			      sonde_link_kind_name((enum sonde_link_kind)k));
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(const char *family);
@@ -572,7 +597,7 @@ static const struct {
 	{"kernel", scenario_kernel},	 {"refused", scenario_refused},
 	{"stats", scenario_stats},	 {"killed", scenario_killed},
 	{"stopped", scenario_stopped},	 {"deadline", scenario_deadline},
-	{"features", scenario_features},
+	{"features", scenario_features}, {"calibrate", scenario_calibrate},
 };
 
 int main(int argc, char **argv)
