@@ -119,6 +119,7 @@ demo:
 
 check:
 	$(Q)scripts/setup build test
+	$(Q)scripts/setup vm || echo "check: the tests on old kernels will be skipped"
 	$(Q)$(MAKE) --no-print-directory all tools units fuzzers
 	$(Q)scripts/check
 
@@ -127,8 +128,16 @@ bench:
 	$(Q)$(MAKE) --no-print-directory all tools
 	$(Q)scripts/bench
 
+# The committed pages that are made from the tables in user/cli.
+pages: all
+	$(B)/sonde help --markdown >docs/options.md
+	$(B)/sonde help --man >docs/sonde.1
+
 install: all
 	install -D -m 755 $(B)/sonde $(DESTDIR)$(PREFIX)/bin/sonde
+	install -D -m 644 docs/sonde.1 $(DESTDIR)$(PREFIX)/share/man/man1/sonde.1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(B)/sonde help --bash-completion >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sonde
 	install -d $(DESTDIR)$(PREFIX)/share/sonde/recipes $(DESTDIR)$(PREFIX)/share/doc/sonde
 	install -m 644 $(wildcard recipes/*.recipe) $(DESTDIR)$(PREFIX)/share/sonde/recipes/
 	install -m 644 README.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/sonde/
@@ -141,4 +150,4 @@ $(B)/obj/user/record/schema.o: user/record/schema.sql
 
 -include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d)
 
-.PHONY: all tools units fuzzers setup demo check bench install clean
+.PHONY: all tools units fuzzers setup demo check bench pages install clean

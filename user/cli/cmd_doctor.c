@@ -108,7 +108,8 @@ static int print_plan(const struct sonde_session_opts *opts, const struct sonde_
 	sonde_plan_print_blind_spots(stdout, opts);
 	printf(LABEL "Ctrl-C or SIGKILL; nothing remains\n", "stop");
 	print_ready(p);
-	printf("Next: sonde stat -p %d -d 30s\n", p->targets.t[0].pid);
+	printf("Next: sonde stat -p %d %s\n", p->targets.t[0].pid,
+	       opts->lens.alloc_exact ? "--alloc-mode exact -d 5s" : "-d 30s");
 	return 0;
 }
 

@@ -91,6 +91,13 @@ static void print_options(FILE *out, uint64_t valid)
 	}
 }
 
+static void print_examples(FILE *out, const struct sonde_command *cmd)
+{
+	for (size_t i = 0; i < 4 && cmd->examples[i].line; i++)
+		fprintf(out, "%s  %s\n        %s\n", i ? "" : "\nExamples:\n",
+			cmd->examples[i].line, cmd->examples[i].what);
+}
+
 void sonde_help_command(FILE *out, const struct sonde_command *cmd)
 {
 	fprintf(out, "sonde %s: %s\n\nusage: sonde %s [OPTION...]%s%s\n", cmd->name, cmd->summary,
@@ -102,9 +109,7 @@ void sonde_help_command(FILE *out, const struct sonde_command *cmd)
 	print_options(out, cmd->valid);
 	if (cmd->more)
 		cmd->more(out);
-	for (size_t i = 0; i < 4 && cmd->examples[i].line; i++)
-		fprintf(out, "%s  %-44s %s\n", i ? "" : "\nExamples:\n", cmd->examples[i].line,
-			cmd->examples[i].what);
+	print_examples(out, cmd);
 }
 
 void sonde_help_overview(FILE *out)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * An allocator's set of entries as places in one file. The invariant: one operation passes one site.
- * Names that share an address are one site, and an entry that is only a wrapper in this build is left
- * to the entry it calls.
+ * An allocator's set of entries as places in one file. The invariant: one operation passes one
+ * site. Names that share an address are one site, and an entry that is only a wrapper in this build
+ * is left to the entry it calls.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -35,8 +35,7 @@ static uint64_t final_target(const struct resolver *r, uint64_t target)
 	const char *symbol;
 	struct sonde_sym sym;
 
-	if (!sonde_elf_plt_symbol(r->elf, target, &symbol) &&
-	    !sonde_elf_find(r->elf, symbol, &sym))
+	if (!sonde_elf_plt_symbol(r->elf, target, &symbol) && !sonde_elf_find(r->elf, symbol, &sym))
 		return sym.offset;
 	return target;
 }
@@ -126,9 +125,10 @@ static int choose_sites(const struct resolver *r, bool with_returns, struct sond
 		err = sonde_site_choose(r->elf, f->sym.offset, f->sym.size, f->entry->args,
 					with_returns && wants_return(f->entry), &s->site);
 		if (err == -EOPNOTSUPP) {
-			sonde_warn("%s: the kernel takes no probe at the start of %s; its calls are "
-				   "not counted",
-				   shown, f->sym.name);
+			sonde_warn(
+				"%s: the kernel takes no probe at the start of %s; its calls are "
+				"not counted",
+				shown, f->sym.name);
 			continue;
 		}
 		if (err)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* /proc/PID/maps as a list; see maps.h. A path may hold any byte but NUL; a newline is octal there. */
+/* /proc/PID/maps as a list; see maps.h. A path may hold any byte but NUL; a newline is octal there.
+ */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
