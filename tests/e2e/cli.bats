@@ -91,7 +91,7 @@ refused() { # CODE PATTERN ARG...
 	refused 2 "--pid: '12abc'" stat -p 12abc
 	refused 2 "--pid: '-1'" stat -p -1
 	refused 2 "--duration: '5 s'" stat -p 1 -d '5 s'
-	refused 2 "--interval: '1ms' is refused: it must be from 100 ms" stat -p 1 -i 1ms
+	refused 2 "--interval: '1ms' is refused: it must be from 10.0 ms" stat -p 1 -i 1ms
 	refused 2 "--ring-size: '4Q'" stat -p 1 --ring-size 4Q
 	refused 2 "--spans: 'slowest=x/h'" record -p 1 -o x --spans slowest=x/h
 	refused 2 "--harm-limit: '0.5'" stat -p 1 --harm-limit 0.5

@@ -12,7 +12,7 @@
 #include "core/err.h"
 #include "core/mem.h"
 
-/* Yes only when typed, or given beforehand. The session says what a no leads to. */
+/* Yes only when typed on a terminal, or given beforehand. The session says what a no leads to. */
 static bool ask(void *ctx, const char *question)
 {
 	const struct sonde_args *args = ctx;
@@ -23,11 +23,8 @@ static bool ask(void *ctx, const char *question)
 		fprintf(stderr, "sonde: %s yes (--yes)\n", question);
 		return true;
 	}
-	if (!isatty(STDIN_FILENO)) {
-		fprintf(stderr, "sonde: %s\nsonde: nobody can answer: stdin is no terminal\n",
-			question);
+	if (!isatty(STDIN_FILENO))
 		return false;
-	}
 	fprintf(stderr, "sonde: %s [y/N] ", question);
 	if (!fgets(answer, sizeof(answer), stdin))
 		return false;
