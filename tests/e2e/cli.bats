@@ -127,6 +127,20 @@ refused() { # CODE PATTERN ARG...
 	! probed "$TARGET"
 }
 
+@test "the question is asked on a terminal, and only yes is a yes" {
+	command="$SONDE stat -p $TARGET --alloc-mode exact -d 200ms --lens rss"
+	for answer in n '' nonsense; do
+		run script -qec "$command" /dev/null <<<"$answer"
+		echo "$answer: $output"
+		[ "$status" = 2 ]
+		[[ $output == *"[y/N]"*"not agreed to"* ]]
+	done
+	run script -qec "$command" /dev/null <<<y
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"every call"* ]]
+}
+
 @test "a target that is not there is exit 3" {
 	refused 3 999999999 stat -p 999999999
 	refused 3 no-such-daemon stat -n no-such-daemon

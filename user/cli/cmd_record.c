@@ -145,5 +145,6 @@ const struct sonde_command sonde_command_record = {
 	.examples = {{"sonde record -n searchd -d 10m -o day.sonde", "ten minutes"},
 		     {"sonde record -n searchd --follow --spans slowest=1000/h -o week.sonde",
 		      "until stopped, over restarts, bounded"}},
+	.more = sonde_observe_list_lenses,
 	.run = run_record,
 };

@@ -83,5 +83,6 @@ const struct sonde_command sonde_command_stat = {
 		     {"sonde stat -p 812 --alloc-mode exact -d 5s",
 		      "every allocation of 5 s; asks first"},
 		     {"sonde stat -d 10s -- sqlite3 :memory: ...", "a command from its start"}},
+	.more = sonde_observe_list_lenses,
 	.run = run_stat,
 };
