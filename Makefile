@@ -119,6 +119,7 @@ demo:
 
 check:
 	$(Q)scripts/setup build test
+	$(Q)scripts/setup vm || echo "check: the tests on old kernels will be skipped"
 	$(Q)$(MAKE) --no-print-directory all tools units fuzzers
 	$(Q)scripts/check
 

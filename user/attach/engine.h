@@ -6,8 +6,8 @@
  *
  * `activate` and `pause` move only the gate in the control map: instant, but a trap is still paid.
  * `attach` and `detach` create and close links: slow (a close was measured at up to 0.8 s), but then
- * nothing is paid. Links of guarded hooks live in a small child with a kill timer, so that a sonde that
- * is killed, stopped or frozen loses them by the deadline.
+ * nothing is paid. Uprobe links live in a small child; for guarded hooks it has a kill timer, so that a
+ * sonde that is killed, stopped or frozen loses them by the deadline. Targets are added before attach.
  */
 #ifndef SONDE_ATTACH_ENGINE_H
 #define SONDE_ATTACH_ENGINE_H
@@ -56,8 +56,8 @@ int sonde_engine_attach(struct sonde_engine *e, const struct sonde_plan *plan, i
 			uint64_t guard_ns, uint64_t guard_max_ns, uint64_t *took_ns);
 /* The guard's heartbeat: call at least every guard_ns / 4. */
 void sonde_engine_beat(struct sonde_engine *e);
-/* True while the guard child lives (or was never needed). */
-bool sonde_engine_guard_alive(const struct sonde_engine *e);
+/* True while the children that hold uprobe links live (or were never needed). */
+bool sonde_engine_guard_alive(struct sonde_engine *e);
 /* Close the links of one lens, or of all (-1). Blocks while the kernel works. */
 int sonde_engine_detach(struct sonde_engine *e, int lens, uint64_t *took_ns);
 

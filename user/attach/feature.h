@@ -54,7 +54,8 @@ struct sonde_features {
 	int err[SONDE_FEAT__MAX]; /* errno that led to no or denied, 0 */
 };
 
-/* Probe everything. Takes some milliseconds; leaves nothing behind. */
+/* Probe everything. Takes some milliseconds; leaves nothing behind. Tests: features named in the
+ * environment variable SONDE_WITHOUT (comma-separated) are answered "no", so that fall-backs run. */
 void sonde_features_probe(struct sonde_features *f);
 const char *sonde_feature_name(enum sonde_feature feat);
 const char *sonde_feature_what(enum sonde_feature feat);
