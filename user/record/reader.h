@@ -39,7 +39,8 @@ const struct sonde_clockpair *sonde_reader_clock(const struct sonde_reader *r);
 
 struct sonde_reader_filter {
 	uint64_t since_ns, until_ns; /* UTC ns, [since, until); 0: no bound. Of histograms, the UTC
-				      * minutes that overlap; of spans, those that ended inside           */
+				      * minutes that overlap; of spans, those that ended inside; of
+				      * notes also earlier ones that weaken figures                       */
 	uint32_t slowest;	     /* only the N longest spans, longest first; 0: all                   */
 	bool rebase; /* counters count from since, not from attach (drops always do)               */
 };

@@ -225,8 +225,9 @@ static const struct {
 	[C_METRIC] = {"SELECT ts_ns, series, value, absent FROM value "
 		      "WHERE ts_ns >= ?1 AND ts_ns < ?2 ORDER BY ts_ns, series",
 		      emit_metric},
+	/* What weakens figures (enum 'note' 3 and 4) holds for those that came later, too. */
 	[C_NOTE] = {"SELECT ts_ns, level, lens, what, remedy FROM note "
-		    "WHERE ts_ns >= ?1 AND ts_ns < ?2 ORDER BY id",
+		    "WHERE (ts_ns >= ?1 OR level >= 3) AND ts_ns < ?2 ORDER BY id",
 		    emit_note},
 	/* Cumulative since the filter's start. */
 	[C_DROP] = {"SELECT d.ts_ns, d.lens, d.cause, d.count - coalesce((SELECT max(b.count) "

@@ -358,7 +358,9 @@ static const char *in_unit(char *buf, size_t size, double v, const char *unit)
 		return sonde_fmt_bytes(buf, size, v);
 	if (!strcmp(unit, "ns"))
 		return sonde_fmt_ns(buf, size, v);
-	snprintf(buf, size, "%.6g %s", v, !strcmp(unit, "count") ? "" : unit);
+	if (!strcmp(unit, "count") && v >= 0)
+		return sonde_fmt_count(buf, size, (uint64_t)v);
+	snprintf(buf, size, "%.6g %s", v, unit);
 	return buf;
 }
 

@@ -392,7 +392,7 @@ static void test_projected_size(void **state)
 	static const struct sonde_spans_choice choices[] = {{SONDE_SPANS_ALL, 0}, {SONDE_SPANS_NONE, 0}};
 	struct sonde_writer_forecast f = {
 		.spans_per_s = FIX_SPANS_PER_TICK,
-		.metric_series = 5,
+		.metric_series = FIX_SERIES,
 		.hist_series = 1,
 		.interval_ns = SONDE_NS_PER_SEC,
 		.duration_ns = 3000 * SONDE_NS_PER_SEC,
