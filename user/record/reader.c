@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "core/err.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/str.h"
 #include "record/reader_impl.h"
@@ -205,6 +206,10 @@ int sonde_reader_open(struct sonde_reader **out, const char *path)
 		sonde_reader_free(&r);
 	else
 		*out = r;
+	if (!err && !sonde_meta_find(&r->meta, "recording.begin_ns"))
+		sonde_warn("recording %s is empty: it was cut before its first interval, or moved without "
+			   "its -wal file",
+			   path);
 	return err;
 }
 

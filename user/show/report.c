@@ -148,6 +148,16 @@ static const char *when(const struct sonde_report *rep, char *buf, size_t size, 
 	return buf;
 }
 
+/* The same, the date only if it is not that of the beginning. */
+static const char *last_day(const struct sonde_report *rep, char *buf, size_t size, uint64_t mono_ns)
+{
+	char first[40];
+
+	when(rep, first, sizeof(first), rep->first_ns);
+	when(rep, buf, size, mono_ns);
+	return strncmp(first, buf, 10) ? buf : buf + 11;
+}
+
 /* Begin of what is covered. The first interval began an interval before its tick; where a histogram
  * says when, it is believed. */
 static uint64_t begin_ns(const struct sonde_report *rep)
@@ -167,21 +177,42 @@ static uint64_t covered_ns(const struct sonde_report *rep)
 	return rep->last_ns > begin_ns(rep) ? rep->last_ns - begin_ns(rep) : 0;
 }
 
+/* "90.0 s", "12.5 min", "6.0 h", "14.0 d" into @buf. */
+static const char *long_time(char *buf, size_t size, uint64_t ns)
+{
+	static const struct {
+		double from_s, unit_s;
+		const char *name;
+	} units[] = {{2 * 86400, 86400, "d"}, {2 * 3600, 3600, "h"}, {120, 60, "min"}};
+	double s = (double)ns / 1e9;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(units); i++) {
+		if (s < units[i].from_s)
+			continue;
+		snprintf(buf, size, "%.1f %s", s / units[i].unit_s, units[i].name);
+		return buf;
+	}
+	return sonde_fmt_ns(buf, size, (double)ns);
+}
+
 static void print_completeness(FILE *out, const struct sonde_report *rep)
 {
 	uint64_t end = meta_u64(rep, "recording.end_ns"), now = sonde_real_ns();
+	char age[40];
 
 	if (!strcmp(meta(rep, "complete"), "1")) {
 		fprintf(out, "complete (ended by: %s)\n", *meta(rep, "ended") ? meta(rep, "ended") : "?");
 		return;
 	}
-	fprintf(out, "NOT COMPLETE: cut short, or still being written; its last interval ended %s ago\n",
-		now > end ? NS(now - end) : "0 s");
+	fprintf(out, "NOT COMPLETE: cut short, or still being written");
+	if (end && now > end)
+		fprintf(out, "; its last interval ended %s ago", long_time(age, sizeof(age), now - end));
+	fputc('\n', out);
 }
 
 static void print_heading(FILE *out, const struct sonde_report *rep)
 {
-	char from[40], to[40];
+	char from[40], to[40], length[40];
 
 	if (*meta(rep, "recording.path"))
 		fprintf(out, "%s: ", meta(rep, "recording.path"));
@@ -191,7 +222,8 @@ static void print_heading(FILE *out, const struct sonde_report *rep)
 		return;
 	}
 	fprintf(out, "%s to %s UTC (%s), ", when(rep, from, sizeof(from), begin_ns(rep)),
-		when(rep, to, sizeof(to), rep->last_ns) + 11, NS(covered_ns(rep)));
+		last_day(rep, to, sizeof(to), rep->last_ns),
+		long_time(length, sizeof(length), covered_ns(rep)));
 	print_completeness(out, rep);
 	if (*meta(rep, "host.name"))
 		fprintf(out, "host %s, %s CPUs, kernel %s; ", meta(rep, "host.name"),
@@ -243,12 +275,13 @@ static void print_part(FILE *out, const struct sonde_snapshot *s, const char *na
 static void print_growth(FILE *out, const struct sonde_report *rep)
 {
 	double first, last, hours = (double)covered_ns(rep) / 3600e9;
-	char change[40];
+	char change[40], length[40];
 
 	if (!first_last(&rep->snap, "rss.anon", &first, &last))
 		return;
 	if (hours < 1)
-		fprintf(out, "Leak? cannot tell from %s -> sonde record -d 6h\n", NS(covered_ns(rep)));
+		fprintf(out, "Leak? cannot tell from %s -> sonde record -d 6h\n",
+			long_time(length, sizeof(length), covered_ns(rep)));
 	else
 		fprintf(out, "Growth of private anonymous memory: %s an hour, first value to last\n",
 			signed_bytes(change, sizeof(change), (last - first) / hours));
@@ -311,7 +344,7 @@ static void print_hist_range(FILE *out, const struct sonde_report *rep)
 		return;
 	fprintf(out, "  histograms cover whole UTC minutes: %s to %s\n",
 		when(rep, from, sizeof(from), rep->hist_first_ns),
-		when(rep, to, sizeof(to), rep->hist_last_ns) + 11);
+		last_day(rep, to, sizeof(to), rep->hist_last_ns));
 }
 
 static void print_queries(FILE *out, struct sonde_report *rep)
