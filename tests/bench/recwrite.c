@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What recording costs: spans a second and bytes a span of the writer alone, with a tick every 20,000
- * spans, and what reading them back takes. recwrite [SPANS [FILE]]
+ * What recording costs: spans a second and bytes a span of the writer alone, with a tick every
+ * 20,000 spans, and what reading them back takes. recwrite [SPANS [FILE]]
  */
 #include <sys/resource.h>
 
@@ -74,7 +74,8 @@ int main(int argc, char **argv)
 		return 1;
 	cpu = cpu_seconds() - cpu;
 	sonde_writer_stats(w, &stats);
-	printf("write: %.0f spans per CPU second (20,000/s cost %.1f %% of a core), %.1f bytes a span, "
+	printf("write: %.0f spans per CPU second (20,000/s cost %.1f %% of a core), %.1f bytes a "
+	       "span, "
 	       "longest tick %.1f ms\n",
 	       (double)n / cpu, 100 * 20000 * cpu / (double)n, (double)stats.file_bytes / (double)n,
 	       worst_tick_ms);

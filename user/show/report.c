@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The text report; see report.h. A snapshot keeps what its sections need (they are those of `sonde
- * stat`), report_queries.c keeps the spans. Metrics that no section knows are listed as they are, so
- * that a new lens shows up before anybody wrote a section for it.
+ * stat`), report_queries.c keeps the spans. Metrics that no section knows are listed as they are,
+ * so that a new lens shows up before anybody wrote a section for it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -149,7 +149,8 @@ static const char *when(const struct sonde_report *rep, char *buf, size_t size, 
 }
 
 /* The same, the date only if it is not that of the beginning. */
-static const char *last_day(const struct sonde_report *rep, char *buf, size_t size, uint64_t mono_ns)
+static const char *last_day(const struct sonde_report *rep, char *buf, size_t size,
+			    uint64_t mono_ns)
 {
 	char first[40];
 
@@ -201,12 +202,14 @@ static void print_completeness(FILE *out, const struct sonde_report *rep)
 	char age[40];
 
 	if (!strcmp(meta(rep, "complete"), "1")) {
-		fprintf(out, "complete (ended by: %s)\n", *meta(rep, "ended") ? meta(rep, "ended") : "?");
+		fprintf(out, "complete (ended by: %s)\n",
+			*meta(rep, "ended") ? meta(rep, "ended") : "?");
 		return;
 	}
 	fprintf(out, "NOT COMPLETE: cut short, or still being written");
 	if (end && now > end)
-		fprintf(out, "; its last interval ended %s ago", long_time(age, sizeof(age), now - end));
+		fprintf(out, "; its last interval ended %s ago",
+			long_time(age, sizeof(age), now - end));
 	fputc('\n', out);
 }
 
@@ -232,7 +235,8 @@ static void print_heading(FILE *out, const struct sonde_report *rep)
 }
 
 /* Sums over targets of a gauge: first and last value; false where no target had it. */
-static bool first_last(const struct sonde_snapshot *s, const char *name, double *first, double *last)
+static bool first_last(const struct sonde_snapshot *s, const char *name, double *first,
+		       double *last)
 {
 	bool any = false;
 
@@ -283,7 +287,8 @@ static void print_growth(FILE *out, const struct sonde_report *rep)
 		fprintf(out, "Leak? cannot tell from %s -> sonde record -d 6h\n",
 			long_time(length, sizeof(length), covered_ns(rep)));
 	else
-		fprintf(out, "Growth of private anonymous memory: %s an hour, first value to last\n",
+		fprintf(out,
+			"Growth of private anonymous memory: %s an hour, first value to last\n",
 			signed_bytes(change, sizeof(change), (last - first) / hours));
 }
 
@@ -292,10 +297,14 @@ static void print_memory(FILE *out, const struct sonde_report *rep)
 	static const struct {
 		const char *metric, *title;
 	} parts[] = {
-		{"rss.anon", "private anonymous"},  {"rss.anon_huge", "  in huge pages"},
-		{"rss.lazyfree", "  LazyFree"},	    {"rss.shmem", "shared anonymous"},
-		{"rss.file", "files"},		    {"rss.pte", "beside RSS: tables"},
-		{"rss.swap", "beside RSS: swap"},   {"rss.hugetlb", "beside RSS: hugetlb"},
+		{"rss.anon", "private anonymous"},
+		{"rss.anon_huge", "  in huge pages"},
+		{"rss.lazyfree", "  LazyFree"},
+		{"rss.shmem", "shared anonymous"},
+		{"rss.file", "files"},
+		{"rss.pte", "beside RSS: tables"},
+		{"rss.swap", "beside RSS: swap"},
+		{"rss.hugetlb", "beside RSS: hugetlb"},
 	};
 	double first, last;
 	char change[40];
@@ -326,7 +335,8 @@ static void print_cpu(FILE *out, const struct sonde_report *rep)
 	fprintf(out, "CPU %s user, %s system: %.2f cores", NS(user), NS(sys),
 		(user + sys) / (double)covered_ns(rep));
 	if (have_min && have_maj)
-		fprintf(out, "; %s minor and %s major faults by the kernel's count", N(min), N(maj));
+		fprintf(out, "; %s minor and %s major faults by the kernel's count", N(min),
+			N(maj));
 	fputc('\n', out);
 }
 
@@ -334,8 +344,8 @@ static void print_cpu(FILE *out, const struct sonde_report *rep)
 static void print_hist_range(FILE *out, const struct sonde_report *rep)
 {
 	const struct sonde_snapshot *s = &rep->snap;
-	uint64_t interval =
-		s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1) : covered_ns(rep);
+	uint64_t interval = s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1)
+					 : covered_ns(rep);
 	char from[40], to[40];
 
 	if (!rep->hist_last_ns || !rep->first_ns ||
@@ -357,12 +367,12 @@ static void print_queries(FILE *out, struct sonde_report *rep)
 	print_hist_range(out, rep);
 	if (!t->spans) {
 		if (seen)
-			fprintf(out, "Single queries: none stored of %s seen (--spans %s)\n", N(seen),
-				meta(rep, "recording.spans"));
+			fprintf(out, "Single queries: none stored of %s seen (--spans %s)\n",
+				N(seen), meta(rep, "recording.spans"));
 		return;
 	}
-	fprintf(out, "Query traces: %s here, of %s seen in the whole recording (--spans %s)", N(t->spans),
-		N(seen > t->spans ? seen : t->spans), meta(rep, "recording.spans"));
+	fprintf(out, "Query traces: %s here, of %s seen in the whole recording (--spans %s)",
+		N(t->spans), N(seen > t->spans ? seen : t->spans), meta(rep, "recording.spans"));
 	if (t->errors)
 		fprintf(out, "; %s failed (%.2g %%)", N(t->errors),
 			100.0 * (double)t->errors / (double)t->spans);
@@ -412,7 +422,8 @@ static void print_other_metrics(FILE *out, const struct sonde_snapshot *s)
 		if (!m->present)
 			fprintf(out, "absent: %s\n", m->absent ? m->absent : "no reason given");
 		else if (m->desc->kind == SONDE_COUNTER)
-			fprintf(out, "%s (%s)\n", in_unit(a, sizeof(a), m->last, unit), m->desc->help);
+			fprintf(out, "%s (%s)\n", in_unit(a, sizeof(a), m->last, unit),
+				m->desc->help);
 		else
 			fprintf(out, "%s at the start, %s at the end (%s)\n",
 				in_unit(a, sizeof(a), m->first, unit),
@@ -444,8 +455,9 @@ static void print_other_hists(FILE *out, const struct sonde_snapshot *s)
 
 		if ((is_known(h->desc->name) && !size) || !h->total.count)
 			continue;
-		snprintf(title, sizeof(title), "%s%s%s%s", size ? "  size of a request" : h->desc->name,
-			 *h->label ? "{" : "", h->label, *h->label ? "}" : "");
+		snprintf(title, sizeof(title), "%s%s%s%s",
+			 size ? "  size of a request" : h->desc->name, *h->label ? "{" : "",
+			 h->label, *h->label ? "}" : "");
 		print_hist(out, h, title);
 	}
 }
@@ -479,6 +491,7 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	sonde_summary_cost(out, &rep->snap);
 	print_next(out, rep);
 	if (fflush(out) || ferror(out))
-		return sonde_err(errno ? errno : EIO, "cannot write the report: %s", strerror(errno));
+		return sonde_err(errno ? errno : EIO, "cannot write the report: %s",
+				 strerror(errno));
 	return 0;
 }

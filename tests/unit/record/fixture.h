@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A made-up session with figures that are known in closed form, and a visitor that writes down what it
- * is given, line by line, so that two sources can be compared as text.
+ * A made-up session with figures that are known in closed form, and a visitor that writes down what
+ * it is given, line by line, so that two sources can be compared as text.
  */
 #ifndef TESTS_RECORD_FIXTURE_H
 #define TESTS_RECORD_FIXTURE_H
@@ -18,9 +18,9 @@
 #include "record/writer.h"
 
 /* 2026-11-30T17:28:30Z at monotonic 1000 s: 90 ticks of a second cross two UTC minutes. */
-#define FIX_MONO  (1000 * SONDE_NS_PER_SEC)
-#define FIX_REAL  (1796059710 * SONDE_NS_PER_SEC)
-#define FIX_TICKS 90
+#define FIX_MONO	   (1000 * SONDE_NS_PER_SEC)
+#define FIX_REAL	   (1796059710 * SONDE_NS_PER_SEC)
+#define FIX_TICKS	   90
 #define FIX_SPANS_PER_TICK 20
 
 static const struct sonde_clockpair fix_clock = {FIX_MONO, FIX_REAL};
@@ -35,13 +35,21 @@ static const struct fix_series {
 	{{"rss.total", "bytes", SONDE_GAUGE, "resident memory"}, "", 1e9, 4096, NULL},
 	{{"rss.anon", "bytes", SONDE_GAUGE, "of it anonymous"}, "", 7e8, 4096, NULL},
 	{{"rss.file", "bytes", SONDE_GAUGE, "of it files"}, "", 3e8, 0, NULL},
-	{{"rss.swap", "bytes", SONDE_GAUGE, "swapped out"}, "", 0, 0, "smaps_rollup could not be read"},
+	{{"rss.swap", "bytes", SONDE_GAUGE, "swapped out"},
+	 "",
+	 0,
+	 0,
+	 "smaps_rollup could not be read"},
 	{{"proc.cpu_user", "ns", SONDE_COUNTER, "user CPU time"}, "", 0, 4e8, NULL},
 	{{"proc.cpu_sys", "ns", SONDE_COUNTER, "system CPU time"}, "", 0, 1e8, NULL},
 	{{"proc.minflt", "count", SONDE_COUNTER, "minor faults"}, "", 0, 70, NULL},
 	{{"proc.majflt", "count", SONDE_COUNTER, "major faults"}, "", 0, 0, NULL},
 	{{"query.spans", "count", SONDE_COUNTER, "queries seen"}, "", 20, 20, NULL},
-	{{"alloc.calls", "count", SONDE_COUNTER, "calls of the allocator"}, "malloc", 0, 1300, NULL},
+	{{"alloc.calls", "count", SONDE_COUNTER, "calls of the allocator"},
+	 "malloc",
+	 0,
+	 1300,
+	 NULL},
 	{{"alloc.calls", "count", SONDE_COUNTER, "calls of the allocator"}, "free", 0, 1299, NULL},
 	{{"alloc.requested", "bytes", SONDE_COUNTER, "bytes asked for"}, "malloc", 0, 83200, NULL},
 	{{"alloc.live", "bytes", SONDE_GAUGE, "live since attach"}, "", 0, 64, NULL},
@@ -50,7 +58,11 @@ static const struct fix_series {
 	{{"cost.hits", "count", SONDE_COUNTER, "hits"}, "query", 0, 160, NULL},
 	{{"cost.probe_time", "ns", SONDE_COUNTER, "cost"}, "", 0, 80000, NULL},
 	{{"cost.own_cpu", "ns", SONDE_COUNTER, "own CPU"}, "", 0, 5e6, NULL},
-	{{"thp.collapses", "count", SONDE_COUNTER, "pages that khugepaged collapsed"}, "", 0, 3, NULL},
+	{{"thp.collapses", "count", SONDE_COUNTER, "pages that khugepaged collapsed"},
+	 "",
+	 0,
+	 3,
+	 NULL},
 	{{"thp.bloat", "bytes", SONDE_GAUGE, "zero pages inside huge pages"}, "", 4194304, 0, NULL},
 };
 #define FIX_SERIES (sizeof(fix_series) / sizeof(fix_series[0]))
@@ -66,7 +78,8 @@ static inline uint64_t fix_duration(uint64_t i)
 static inline struct sonde_span fix_span(uint64_t i, char *client, size_t size)
 {
 	uint64_t tick = i / FIX_SPANS_PER_TICK;
-	uint64_t end = FIX_MONO + tick * SONDE_NS_PER_SEC + 300000000 + i % FIX_SPANS_PER_TICK * 1000000;
+	uint64_t end =
+		FIX_MONO + tick * SONDE_NS_PER_SEC + 300000000 + i % FIX_SPANS_PER_TICK * 1000000;
 	bool faults = i % 2;
 
 	snprintf(client, size, "127.0.0.1:%u", (unsigned)(40000 + i % 7));
@@ -130,7 +143,8 @@ static inline int fix_push_spans(const struct sonde_visitor *v, unsigned tick, s
 
 	sonde_hist_reset(h);
 	for (uint64_t i = 0; i < FIX_SPANS_PER_TICK && !err; i++) {
-		struct sonde_span s = fix_span(tick * FIX_SPANS_PER_TICK + i, client, sizeof(client));
+		struct sonde_span s =
+			fix_span(tick * FIX_SPANS_PER_TICK + i, client, sizeof(client));
 
 		sonde_hist_add(h, sonde_span_duration_ns(&s));
 		err = sonde_visit(v, span, &s);
@@ -284,18 +298,18 @@ static inline int fix_log_span(void *ctx, const struct sonde_span *s)
 		" '%s' '%s' '%s' '%s' '%s' %u\n",
 		s->conn, s->seq, s->target, s->pid, s->tid, s->arrival_ns, s->start_ns,
 		s->request_end_ns, s->first_ns, s->last_ns, s->bytes_in, s->bytes_out, s->has_alloc,
-		s->alloc_bytes, s->alloc_calls, s->has_faults, s->faults, s->fault_ns, s->handler_ns,
-		s->found, s->handler_wall_ms, s->handler_hits, s->flags, s->proto, s->status, s->error,
-		s->statements, s->command_id, s->fingerprint_id, s->command, s->client, s->index,
-		s->fingerprint, s->text ? s->text : "(none)", s->request_len);
+		s->alloc_bytes, s->alloc_calls, s->has_faults, s->faults, s->fault_ns,
+		s->handler_ns, s->found, s->handler_wall_ms, s->handler_hits, s->flags, s->proto,
+		s->status, s->error, s->statements, s->command_id, s->fingerprint_id, s->command,
+		s->client, s->index, s->fingerprint, s->text ? s->text : "(none)", s->request_len);
 }
 
 static inline int fix_log_note(void *ctx, const struct sonde_note *n)
 {
 	struct fix_log *l = ctx;
 
-	return sonde_str_addf(&l->notes, "%" PRIu64 " %d '%s' '%s' '%s'\n", n->ts_ns, n->level, n->lens,
-			      n->what, n->remedy);
+	return sonde_str_addf(&l->notes, "%" PRIu64 " %d '%s' '%s' '%s'\n", n->ts_ns, n->level,
+			      n->lens, n->what, n->remedy);
 }
 
 static inline int fix_log_drop(void *ctx, const struct sonde_drops *d)
@@ -341,7 +355,8 @@ static inline void fix_log_init(struct fix_log *l)
 
 static inline void fix_log_fini(struct fix_log *l)
 {
-	struct sonde_str *const all[] = {&l->metrics, &l->spans, &l->notes, &l->drops, &l->ticks, &l->meta};
+	struct sonde_str *const all[] = {&l->metrics, &l->spans, &l->notes,
+					 &l->drops,   &l->ticks, &l->meta};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(all); i++)
 		sonde_str_fini(all[i]);

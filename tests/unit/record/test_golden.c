@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Recordings of every schema version so far (tests/golden/recording-vN.sonde, made by this program with
- * `test_golden --make FILE`) are read for ever: each is the fixture's first 12 ticks.
+ * Recordings of every schema version so far (tests/golden/recording-vN.sonde, made by this program
+ * with `test_golden --make FILE`) are read for ever: each is the fixture's first 12 ticks.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The text report of a made-up session, against tests/golden/report.txt. After a change that is meant,
- * look at the difference and run `test_report --make tests/golden/report.txt`.
+ * The text report of a made-up session, against tests/golden/report.txt. After a change that is
+ * meant, look at the difference and run `test_report --make tests/golden/report.txt`.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +66,8 @@ static void test_cut_short(void **state)
 	(void)state;
 	assert_int_equal(fix_record(path, NULL, 30, false), 0);
 	got = report_of(path, NULL, 1);
-	assert_says(got, "17:28:30 to 17:29:00 UTC (30.0 s), NOT COMPLETE: cut short, or still being written");
+	assert_says(got, "17:28:30 to 17:29:00 UTC (30.0 s), NOT COMPLETE: cut short, or still "
+			 "being written");
 	free(got);
 	fix_remove(path);
 }
@@ -74,7 +75,8 @@ static void test_cut_short(void **state)
 /* Counters and drops count from --since; the histograms say that they cover whole minutes. */
 static void test_since(void **state)
 {
-	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 71 * SONDE_NS_PER_SEC, .rebase = true};
+	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 71 * SONDE_NS_PER_SEC,
+					.rebase = true};
 	const char *path = fix_path("since");
 	char *got;
 
@@ -126,8 +128,8 @@ static void test_empty(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_golden),	 cmocka_unit_test(test_cut_short),
-		cmocka_unit_test(test_since),	 cmocka_unit_test(test_no_spans),
+		cmocka_unit_test(test_golden), cmocka_unit_test(test_cut_short),
+		cmocka_unit_test(test_since),  cmocka_unit_test(test_no_spans),
 		cmocka_unit_test(test_empty),
 	};
 
