@@ -91,7 +91,7 @@ refused() { # CODE PATTERN ARG...
 	refused 2 "--pid: '12abc'" stat -p 12abc
 	refused 2 "--pid: '-1'" stat -p -1
 	refused 2 "--duration: '5 s'" stat -p 1 -d '5 s'
-	refused 2 "--interval: '1ms' is refused: it must be from 100 ms" stat -p 1 -i 1ms
+	refused 2 "--interval: '1ms' is refused: it must be from 10.0 ms" stat -p 1 -i 1ms
 	refused 2 "--ring-size: '4Q'" stat -p 1 --ring-size 4Q
 	refused 2 "--spans: 'slowest=x/h'" record -p 1 -o x --spans slowest=x/h
 	refused 2 "--harm-limit: '0.5'" stat -p 1 --harm-limit 0.5
@@ -125,6 +125,20 @@ refused() { # CODE PATTERN ARG...
 	[ "$status" = 2 ]
 	[[ $output == *"not agreed to"* ]]
 	! probed "$TARGET"
+}
+
+@test "the question is asked on a terminal, and only yes is a yes" {
+	command="$SONDE stat -p $TARGET --alloc-mode exact -d 200ms --lens rss"
+	for answer in n '' nonsense; do
+		run script -qec "$command" /dev/null <<<"$answer"
+		echo "$answer: $output"
+		[ "$status" = 2 ]
+		[[ $output == *"[y/N]"*"not agreed to"* ]]
+	done
+	run script -qec "$command" /dev/null <<<y
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"every call"* ]]
 }
 
 @test "a target that is not there is exit 3" {

@@ -170,5 +170,6 @@ const struct sonde_command sonde_command_doctor = {
 	.examples = {{"sonde doctor", "this machine"},
 		     {"sonde doctor -n searchd", "the plan for a daemon"},
 		     {"sonde doctor -p 812 --alloc-mode exact", "the probes exact mode would use"}},
+	.more = sonde_observe_list_lenses,
 	.run = run_doctor,
 };

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/output.h"
@@ -88,6 +89,7 @@ void sonde_say(const char *fmt, ...)
 
 int sonde_output_open(FILE **out, const char *path, int overwrite)
 {
+	struct stat st;
 	FILE *f;
 
 	if (!path || !strcmp(path, "-")) {
@@ -95,6 +97,8 @@ int sonde_output_open(FILE **out, const char *path, int overwrite)
 		return 0;
 	}
 	f = fopen(path, overwrite ? "we" : "wxe");
+	if (!f && errno == EEXIST && !stat(path, &st) && !S_ISREG(st.st_mode))
+		f = fopen(path, "we"); /* a pipe or a device has nothing to lose */
 	if (!f && errno == EEXIST)
 		return sonde_err(EEXIST, "%s exists; --overwrite replaces it", path);
 	if (!f)
