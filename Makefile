@@ -70,7 +70,7 @@ $(B)/skel/%.skel.h: $(B)/bpf/%.bpf.o
 $(B)/bpf/bench/%.bpf.o: tests/bench/%.bpf.c
 	$(call msg,BPF,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) $(BPFFLAGS) -c -o $@ $<
+	$(Q)$(CLANG) $(BPFFLAGS) -MMD -MP -MT $@ -c -o $@ $<
 	$(Q)llvm-strip -g $@
 
 $(B)/skel/bench/%.skel.h: $(B)/bpf/bench/%.bpf.o
@@ -148,6 +148,7 @@ clean:
 # The schema is built into its object by .incbin, which no -MMD sees.
 $(B)/obj/user/record/schema.o: user/record/schema.sql
 
--include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d)
+-include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/bpf/*/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d \
+         $(B)/bench/*.d)
 
 .PHONY: all tools units fuzzers setup demo check bench pages install clean

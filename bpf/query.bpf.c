@@ -114,6 +114,8 @@ static __always_inline struct sonde_conn *conn_of(struct sock *sk)
 	}
 	if (c && !c->span.conn)
 		conn_identify(c, sk);
+	if (c)
+		query_count(SONDE_QUERY_RUNS, 1);
 	return c;
 }
 
@@ -177,6 +179,7 @@ int BPF_PROG(query_ready, const struct sock *sk)
 
 	if (!c || sk->__sk_common.skc_state == TCP_LISTEN || !gate_ready())
 		return 0;
+	query_count(SONDE_QUERY_RUNS, 1);
 	now = bpf_ktime_get_ns();
 	if (!c->ready_ns)
 		c->ready_ns = now;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The process that attachdrv probes: itself, run again. It has worker threads from the start and does
- * counted things when told by a line on stdin, answering "ok" when they are done. Commands: `go N` (main
- * and every worker call both functions N times), `fresh N` (a new thread does), `fault N` (every thread and
- * a new one touch N new pages), `name N` (N prctl calls), `fds N` (open N more files).
+ * The process that attachdrv probes: itself, run again. It has worker threads from the start and
+ * does counted things when told by a line on stdin, answering "ok" when they are done. Commands:
+ * `go N` (main and every worker call both functions N times), `fresh N` (a new thread does), `fault
+ * N` (every thread and a new one touch N new pages), `name N` (N prctl calls), `fds N` (open N more
+ * files).
  */
 #ifndef ATTACH_TARGET_H
 #define ATTACH_TARGET_H

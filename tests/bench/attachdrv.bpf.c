@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The smallest lens that can be counted: each program adds to one slot of `counts`, by kind of link. Slots
- * 0 to 15 are entries by cookie, 16 to 31 returns by cookie.
+ * The smallest lens that can be counted: each program adds to one slot of `counts`, by kind of
+ * link. Slots 0 to 15 are entries by cookie, 16 to 31 returns by cookie.
  */
 #include "lib/emit.bpf.h"
 

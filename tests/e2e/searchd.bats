@@ -130,7 +130,7 @@ many_spans() { [ "$(sqlite3 -readonly "$1" 'SELECT count(*) > 500 FROM span')" =
 		--rate 400 --mix light
 	load_go
 	for _ in $(seq 100); do
-		"$SONDE" stat -p "$SEARCHD_PID" -d 50ms -i 50ms >/dev/null
+		"$SONDE" stat -p "$SEARCHD_PID" -d 100ms -i 100ms >/dev/null
 	done
 	load_runs
 	load_stop

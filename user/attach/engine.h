@@ -27,7 +27,9 @@ struct sonde_engine_maps {
 	int events, drops, control, targets, span; /* fds, owned by the engine                        */
 };
 
-int sonde_engine_new(struct sonde_engine **out, const struct sonde_config *config, uint32_t ring_bytes);
+/* @ring_bytes: 0 for the default; else a power of two of whole pages. 0 or -errno (logged). */
+int sonde_engine_new(struct sonde_engine **out, const struct sonde_config *config,
+		     uint32_t ring_bytes);
 void sonde_engine_free(struct sonde_engine **engine); /* detaches first */
 
 const struct sonde_engine_maps *sonde_engine_maps(const struct sonde_engine *e);
@@ -36,8 +38,8 @@ const struct sonde_engine_maps *sonde_engine_maps(const struct sonde_engine *e);
  * Open one lens's object from ELF bytes: shared maps are reused, `.rodata.sonde_cfg` is set, every
  * program's autoload is off until load. *obj is owned by the engine. 0 or -errno (logged).
  */
-int sonde_engine_open(struct sonde_engine *e, int lens, const char *name, const void *elf, size_t size,
-		      struct bpf_object **obj);
+int sonde_engine_open(struct sonde_engine *e, int lens, const char *name, const void *elf,
+		      size_t size, struct bpf_object **obj);
 
 /*
  * Load every opened object with just the programs that @plan names (attach types set first), or with

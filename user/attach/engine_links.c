@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Links: made, held, closed. Uprobe links exist only in a child of their lens (guard.c says why); the
- * engine keeps no fd of them, or the child's death would not be their end. Kernel links are our own.
+ * Links: made, held, closed. Uprobe links exist only in a child of their lens (guard.c says why);
+ * the engine keeps no fd of them, or the child's death would not be their end. Kernel links are our
+ * own.
  */
 #include <errno.h>
 #include <string.h>
@@ -164,7 +165,8 @@ int sonde_engine_attach(struct sonde_engine *e, const struct sonde_plan *plan, i
 			err = attach_lens(e, plan, i, guard_ns, guard_max_ns);
 	if (err) {
 		sonde_engine_drop(e, -1, mark);
-		/* What this call attached; a lens that was attached before is -EALREADY, not ours. */
+		/* What this call attached; a lens that was attached before is -EALREADY, not ours.
+		 */
 		for (i -= 1; i >= 0 && err != -EALREADY; i--)
 			if (engine_wants(lens, i))
 				stop_guards(e, i);

@@ -31,9 +31,9 @@ struct sonde_engine {
 	/* Children that hold uprobe links, per lens; pid 0: none. */
 	struct sonde_guard guards[SONDE_LENS__MAX][ENGINE_GUARD__MAX];
 	bool guard_lost;
-	uint32_t *targets; /* tgids, for events that are opened per thread                          */
+	uint32_t *targets; /* tgids, for events that are opened per thread */
 	size_t n_targets, cap_targets;
-	int stats_fd; /* holds BPF statistics on; -1: not asked for                                 */
+	int stats_fd; /* holds BPF statistics on; -1: not asked for */
 };
 
 /* Is @lens meant by the argument @which (-1: every one)? */

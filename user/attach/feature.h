@@ -35,7 +35,8 @@ enum sonde_answer { SONDE_NO = 0, SONDE_YES = 1, SONDE_DENIED = 2 };
 	  "none needed: one perf link a site is used instead")                                     \
 	X(UPROBE_SESSION, "uprobe_session", "6.13", "entry and return in one probe",               \
 	  "none needed: a pair of links is used instead")                                          \
-	X(PERF_SW, "perf_sw", "5.9", "the end of a page fault", "lower kernel.perf_event_paranoid or use CAP_PERFMON") \
+	X(PERF_SW, "perf_sw", "5.9", "the end of a page fault",                                    \
+	  "lower kernel.perf_event_paranoid or use CAP_PERFMON")                                   \
 	X(ITER_TASK_FILE, "iter_task_file", "5.8", "sockets open before attach",                   \
 	  "none needed: such connections are picked up at their next request")                     \
 	X(MAP_FILES, "map_files", "3.3", "opening the target's files by mapping",                  \

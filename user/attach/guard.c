@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The guard child. Invariants: the timers run before the first link exists; nothing here allocates (the
- * parent may have threads, and a fork copies their locks); no fd of the parent survives but the programs
- * and the socket, so that no pipe of the user's is held open by it.
+ * The guard child. Invariants: the timers run before the first link exists; nothing here allocates
+ * (the parent may have threads, and a fork copies their locks); no fd of the parent survives but
+ * the programs and the socket, so that no pipe of the user's is held open by it.
  *
- * Links are never closed by close(): the child exits, and the exit closes them. While the kernel takes a
- * breakpoint out of the target it walks the target's pages, and gives up when a fatal signal is pending
- * for the closing task ("failed to unregister, leaking uprobe"; seen on 6.18): the breakpoint then stays
- * for the life of the target. A process that is already exiting gets no signals any more, so it cannot be
- * interrupted. For the same reason the parent-death signal is set only once the links exist.
+ * Links are never closed by close(): the child exits, and the exit closes them. While the kernel
+ * takes a breakpoint out of the target it walks the target's pages, and gives up when a fatal
+ * signal is pending for the closing task ("failed to unregister, leaking uprobe"; seen on 6.18):
+ * the breakpoint then stays for the life of the target. A process that is already exiting gets no
+ * signals any more, so it cannot be interrupted. For the same reason the parent-death signal is set
+ * only once the links exist.
  *
- * SIGKILL by timer_create() acts on a stopped and on a frozen (cgroup v2) process as well; a handler or a
- * loop of our own would not.
+ * SIGKILL by timer_create() acts on a stopped and on a frozen (cgroup v2) process as well; a
+ * handler or a loop of our own would not.
  */
 #include <errno.h>
 #include <poll.h>
@@ -37,7 +38,7 @@ struct answer {
 struct child {
 	const struct sonde_link_request *reqs;
 	size_t n;
-	int *keep;   /* sorted fds that stay open */
+	int *keep; /* sorted fds that stay open */
 	size_t n_keep;
 	int sock;
 	pid_t parent;
@@ -176,7 +177,11 @@ int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t 
 		      uint64_t max_ns, struct sonde_guard *out, size_t *failed)
 {
 	struct child c = {
-		.reqs = reqs, .n = n, .parent = getpid(), .beat_ns = beat_ns, .max_ns = max_ns,
+		.reqs = reqs,
+		.n = n,
+		.parent = getpid(),
+		.beat_ns = beat_ns,
+		.max_ns = max_ns,
 	};
 	struct answer a = {.index = SIZE_MAX};
 	struct sonde_guard g = {.n_links = n};

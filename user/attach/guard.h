@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A small child that holds uprobe links. They exist in no other process, so its death is their end: when
- * sonde is killed (the parent-death signal); and, for links that slow the target, when sonde is stopped or
- * frozen (no heartbeat: a timer) or must not take longer (a deadline).
+ * A small child that holds uprobe links. They exist in no other process, so its death is their end:
+ * when sonde is killed (the parent-death signal); and, for links that slow the target, when sonde
+ * is stopped or frozen (no heartbeat: a timer) or must not take longer (a deadline).
  */
 #ifndef SONDE_ATTACH_GUARD_H
 #define SONDE_ATTACH_GUARD_H
@@ -16,10 +16,11 @@ struct sonde_guard {
 };
 
 /*
- * Fork the child and have it make the links of @reqs. @beat_ns: how long it lives without a heartbeat;
+ * Fork the child and have it make the links of @reqs. @beat_ns: how long it lives without a
+ * heartbeat;
  * @max_ns: at most; 0: no such limit. 0; or -errno with *failed the index of the refused request
- * (SIZE_MAX: the child itself failed), nothing logged. The parent-death signal is bound to the calling
- * thread: call from one that lives as long as the observation.
+ * (SIZE_MAX: the child itself failed), nothing logged. The parent-death signal is bound to the
+ * calling thread: call from one that lives as long as the observation.
  */
 int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t beat_ns,
 		      uint64_t max_ns, struct sonde_guard *out, size_t *failed);

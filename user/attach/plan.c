@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The plan is a pure function: for every hook, in its order of preference, the first alternative that
- * nothing speaks against. What spoke against a better one becomes part of the item's reason, so that
- * `sonde doctor` can say why. A denial is not an absence: the fall-back is taken, but the item is
- * degraded and the reason carries the remedy.
+ * The plan is a pure function: for every hook, in its order of preference, the first alternative
+ * that nothing speaks against. What spoke against a better one becomes part of the item's reason,
+ * so that `sonde doctor` can say why. A denial is not an absence: the fall-back is taken, but the
+ * item is degraded and the reason carries the remedy.
  *
- * One rule guards the target: what fires at a function's return is only planned for sites that want it
- * and sit at the true entry, since the kernel replaces the word at the stack pointer by its trampoline.
+ * One rule guards the target: what fires at a function's return is only planned for sites that want
+ * it and sit at the true entry, since the kernel replaces the word at the stack pointer by its
+ * trampoline.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -147,11 +148,11 @@ static int tell(struct sonde_plan_item *item, int taken, const struct sonde_str 
 		err = sonde_str_addf(&text, "not attached: %s",
 				     refusals->len ? sonde_str_get(refusals) : "no way is known");
 	else
-		err = sonde_str_addf(&text, "%s%s%s%s%s%s", sonde_link_kind_name(alt->kind),
-				     pair_word(alt), alt->weaker ? ", weaker: " : "",
-				     alt->weaker ? alt->weaker : "",
-				     refusals->len ? "; better but refused: " : ", the first choice",
-				     sonde_str_get(refusals));
+		err = sonde_str_addf(
+			&text, "%s%s%s%s%s%s", sonde_link_kind_name(alt->kind), pair_word(alt),
+			alt->weaker ? ", weaker: " : "", alt->weaker ? alt->weaker : "",
+			refusals->len ? "; better but refused: " : ", the first choice",
+			sonde_str_get(refusals));
 	if (err)
 		return err;
 	item->reason = strdup(sonde_str_get(&text));
@@ -225,7 +226,8 @@ static int check_force(const char *force)
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(families); i++)
 		if (!strcmp(force, families[i]))
 			return 0;
-	return sonde_err(EINVAL, "SONDE_FORCE_LINK=%s: no such kind of link; one of session, multi, perf",
+	return sonde_err(EINVAL,
+			 "SONDE_FORCE_LINK=%s: no such kind of link; one of session, multi, perf",
 			 force);
 }
 

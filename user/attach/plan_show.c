@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The plan for people (doctor, --dry-run) and for recordings. Every probe, byte and file is named. */
+/* The plan for people (doctor, --dry-run) and for recordings. Every probe, byte and file is named.
+ */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -58,11 +59,11 @@ int sonde_plan_text(const struct sonde_plan *plan, struct sonde_str *out)
 
 static json_t *site_json(const struct sonde_probe_site *s)
 {
-	return json_pack("{s:s?, s:s?, s:I, s:I, s:i, s:i, s:s, s:s, s:b, s:o}", "symbol", s->symbol,
-			 "file", s->shown, "function", (json_int_t)s->site.function, "offset",
-			 (json_int_t)s->site.offset, "slide", (int)s->site.slide, "pid", (int)s->pid,
-			 "insn", s->site.insn, "insn_kind", insn_word(s->site.kind), "want_return",
-			 (int)s->want_return, "cookie",
+	return json_pack("{s:s?, s:s?, s:I, s:I, s:i, s:i, s:s, s:s, s:b, s:o}", "symbol",
+			 s->symbol, "file", s->shown, "function", (json_int_t)s->site.function,
+			 "offset", (json_int_t)s->site.offset, "slide", (int)s->site.slide, "pid",
+			 (int)s->pid, "insn", s->site.insn, "insn_kind", insn_word(s->site.kind),
+			 "want_return", (int)s->want_return, "cookie",
 			 json_sprintf("0x%llx", (unsigned long long)s->cookie));
 }
 
@@ -76,10 +77,10 @@ static json_t *item_json(const struct sonde_plan_item *item)
 	obj = json_pack("{s:s, s:i, s:s?, s:s?, s:s?, s:s?, s:s?, s:b, s:b, s:s, s:o}", "hook",
 			item->hook->name, "lens", item->hook->lens, "link",
 			alt ? sonde_link_kind_name(item->kind) : NULL, "program",
-			alt ? item->program : NULL, "return_program", alt ? item->ret_program : NULL,
-			"event", alt ? alt->event : NULL, "purpose", item->hook->purpose, "guarded",
-			(int)item->hook->guarded, "degraded", (int)item->degraded, "reason",
-			item->reason, "sites", sites);
+			alt ? item->program : NULL, "return_program",
+			alt ? item->ret_program : NULL, "event", alt ? alt->event : NULL, "purpose",
+			item->hook->purpose, "guarded", (int)item->hook->guarded, "degraded",
+			(int)item->degraded, "reason", item->reason, "sites", sites);
 	return obj;
 }
 

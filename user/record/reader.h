@@ -41,6 +41,7 @@ struct sonde_reader_filter {
 	uint64_t since_ns, until_ns; /* UTC ns, [since, until); 0: no bound. Of histograms, the UTC
 				      * minutes that overlap; of spans, those that ended inside           */
 	uint32_t slowest;	     /* only the N longest spans, longest first; 0: all                   */
+	bool rebase; /* counters count from since, not from attach (drops always do)               */
 };
 
 /*
@@ -53,7 +54,8 @@ int sonde_reader_parse_time(const struct sonde_reader *r, const char *s, uint64_
  * Push everything into @v in time order, as of now: begin, values, a tick per interval, end. Hooks
  * that are NULL cost nothing. With f->slowest the spans come together, after the last tick. Times
  * are monotonic (sonde_meta_clock of begin's meta turns them into UTC). @f may be NULL. 0, -errno of a
- * hook as is, or -EBADMSG (logged) where the file is damaged: what came before is sound.
+ * hook as is, or -EBADMSG (logged) where the file is damaged: what came before is sound. Descriptors
+ * of metrics and histograms stay valid until the next visit or free.
  */
 int sonde_reader_visit(struct sonde_reader *r, const struct sonde_reader_filter *f,
 		       const struct sonde_visitor *v);

@@ -17,6 +17,7 @@ struct sonde_reader_series {
 	int64_t id;
 	int kind; /* enum sonde_series_kind */
 	uint32_t target;
+	double base; /* of a counter: what to take off; 0 unless rebased */
 	char *name, *label, *unit, *help;
 	struct sonde_metric_desc metric;
 	struct sonde_hist_desc hist;

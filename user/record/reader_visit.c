@@ -63,7 +63,7 @@ static int emit_metric(struct visit *v, sqlite3_stmt *st)
 		.label = s->label,
 		.ts_ns = mono_of(v, sqlite3_column_int64(st, 0)),
 		.target = s->target,
-		.value = sqlite3_column_double(st, 2),
+		.value = sqlite3_column_double(st, 2) - s->base,
 		.absent = absent ? column_name(v, st, 3) : NULL,
 	};
 	return v->to->metric(v->to->ctx, &m);
@@ -366,6 +366,31 @@ static int replay(struct visit *v)
 	return err ? err : sonde_visit(v->to, end, &v->r->meta);
 }
 
+/* A counter's last value before the filter begins. */
+static int find_bases(struct visit *v)
+{
+	static const char sql[] = "SELECT value FROM value WHERE series = ?1 AND ts_ns < ?2 "
+				  "AND value IS NOT NULL ORDER BY ts_ns DESC LIMIT 1";
+	sqlite3_stmt *st = NULL;
+	int rc = sonde_db_prepare(v->r->db, &st, sql);
+
+	for (size_t i = 0; i < v->r->n_series && !rc; i++) {
+		struct sonde_reader_series *s = &v->r->series[i];
+
+		if (s->kind != SONDE_SERIES_COUNTER)
+			continue;
+		sqlite3_bind_int64(st, 1, s->id);
+		sqlite3_bind_int64(st, 2, v->since);
+		rc = sqlite3_step(st);
+		if (rc == SQLITE_ROW)
+			s->base = sqlite3_column_double(st, 0);
+		rc = rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+		sqlite3_reset(st);
+	}
+	sqlite3_finalize(st);
+	return rc ? sonde_reader_fail(v->r, rc) : 0;
+}
+
 static int start_visit(struct visit *v)
 {
 	int rc = sqlite3_exec(v->r->db, "BEGIN", NULL, NULL, NULL), err;
@@ -394,6 +419,8 @@ int sonde_reader_visit(struct sonde_reader *r, const struct sonde_reader_filter 
 	if (sonde_hist_init(&v.hist))
 		return sonde_reader_fail(r, SQLITE_NOMEM);
 	err = start_visit(&v);
+	if (!err && f && f->rebase && v.since)
+		err = find_bases(&v);
 	if (!err)
 		err = replay(&v);
 	sqlite3_finalize(v.buckets);

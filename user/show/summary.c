@@ -318,6 +318,8 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 		fprintf(out, "; %s hits", N(v));
 	if (gauge(s, "cost.own_cpu", &v))
 		fprintf(out, "; sonde itself %s CPU", NS(v));
+	if (gauge(s, "cost.start_cpu", &v))
+		fprintf(out, " after %s to start", NS(v));
 	if (gauge(s, "cost.own_rss", &v))
 		fprintf(out, ", %s RSS", B(v));
 	if (gauge(s, "cost.map_bytes", &v))

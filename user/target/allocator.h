@@ -17,7 +17,7 @@
 struct sonde_alloc_entry {
 	const char *symbol;
 	enum sonde_alloc_op op;
-	bool may_throw;	     /* a C++ exception may leave it, or it returns no pointer: entry only */
+	bool may_throw;	     /* or it returns no pointer: entry probe only                         */
 	unsigned args;	     /* mask of sonde_site_args that the program reads                     */
 	/* In some builds it calls another entry of the set, which then counts the operation: the
 	 * function is decoded, and the entry left out of such a build. */
@@ -32,7 +32,8 @@ struct sonde_allocator {
 	/* Is module @m (opened as @elf) this allocator? It must define malloc. */
 	bool (*match)(const struct sonde_module *m, struct sonde_elf *elf);
 	/* Version into @buf, "" if it cannot be told. */
-	void (*version)(const struct sonde_module *m, struct sonde_elf *elf, char *buf, size_t size);
+	void (*version)(const struct sonde_module *m, struct sonde_elf *elf, char *buf,
+			size_t size);
 	/* The set that counts each operation once; aliases of one address are merged by the caller. */
 	const struct sonde_alloc_entry *entries;
 	size_t n_entries;

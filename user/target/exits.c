@@ -49,9 +49,10 @@ static bool is_ours(const struct exits *x, uint64_t offset)
 	return false;
 }
 
+typedef int (*insn_cb)(void *ctx, uint64_t offset, const struct sonde_insn *insn);
+
 /* Calls @cb for each instruction of a piece until it returns non-zero, which is returned. */
-static int each_insn(struct sonde_elf *elf, const struct piece *p,
-		     int (*cb)(void *ctx, uint64_t offset, const struct sonde_insn *insn), void *ctx)
+static int each_insn(struct sonde_elf *elf, const struct piece *p, insn_cb cb, void *ctx)
 {
 	sonde_autofree uint8_t *code = p->size <= MAX_PIECE ? malloc(p->size + 1) : NULL;
 	struct sonde_insn insn;
@@ -168,8 +169,8 @@ static bool is_switch(const struct history *h, const struct sonde_insn *jump)
 
 	if (jump->table_certain)
 		return true;
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(h->insn) && i < h->n; i++) {
-		const struct sonde_insn *insn = &h->insn[(h->n - 1 - i) % SONDE_ARRAY_SIZE(h->insn)];
+	for (size_t i = 1; i <= SONDE_ARRAY_SIZE(h->insn) && i <= h->n; i++) {
+		const struct sonde_insn *insn = &h->insn[(h->n - i) % SONDE_ARRAY_SIZE(h->insn)];
 
 		if (insn->flow != SONDE_FLOW_NEXT)
 			return false;

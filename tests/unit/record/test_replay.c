@@ -113,6 +113,24 @@ static void test_since_until(void **state)
 	fix_remove(path);
 }
 
+/* alloc.calls{malloc} grows by 1300 a tick; the tick before since has 29 x 1300. */
+static void test_rebase(void **state)
+{
+	const char *path = fix_path("rebase");
+	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 31 * SONDE_NS_PER_SEC, .rebase = true};
+	struct fix_log out;
+
+	(void)state;
+	fix_log_init(&out);
+	assert_int_equal(fix_record(path, NULL, FIX_TICKS, true), 0);
+	assert_int_equal(visit(path, &f, &out), 0);
+	assert_non_null(strstr(out.metrics.s, " alloc.calls{malloc} count 1 0 1300 \n"));
+	/* Gauges are levels and stay. */
+	assert_non_null(strstr(out.metrics.s, " rss.total{} bytes 2 0 1000122880 \n"));
+	fix_log_fini(&out);
+	fix_remove(path);
+}
+
 static int longest_first(void *ctx, const struct sonde_span *s)
 {
 	uint64_t *last = ctx;
@@ -252,6 +270,7 @@ int main(void)
 		cmocka_unit_test(test_histograms_merge_exactly),
 		cmocka_unit_test(test_meta_and_times),
 		cmocka_unit_test(test_since_until),
+		cmocka_unit_test(test_rebase),
 		cmocka_unit_test(test_slowest),
 		cmocka_unit_test(test_hook_error_stops),
 		cmocka_unit_test(test_read_while_written),

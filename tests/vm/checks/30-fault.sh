@@ -1,23 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Known numbers of page faults, counted exactly. Debian's kernels have huge pages on for everybody.
 
-# observe KIND COUNT [THREADS]: run faultwork under the fault lens, /tmp/json is the summary
 observe() {
-	rm -f /tmp/go /tmp/work /tmp/stat
-	mkfifo /tmp/go
-	faultwork "$@" </tmp/go >/tmp/work &
-	exec 9>/tmp/go
-	until_line /tmp/work ready
-	sonde stat -p "$(sed -n 's/^ready //p' /tmp/work)" --lens fault -i 200ms --json \
-		>/tmp/stat 2>/tmp/stat.err 9>&- &
-	sonde_pid=$!
-	until_line /tmp/stat interval || cat /tmp/stat.err >&2
-	echo >&9
-	until_line /tmp/work ^done
-	kill -INT $sonde_pid
-	wait $sonde_pid
-	exec 9>&-
-	grep '"summary"' /tmp/stat >/tmp/json
+	observe_program "--lens fault" faultwork "$@"
 }
 
 count() {
