@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "core/log.h"
+#include "target/allocator.h"
 #include "target/daemon.h"
 #include "target/target.h"
 #include "unit/target/fixture.h"
@@ -269,7 +270,6 @@ static void opening(void **state)
 	assert_string_equal(t.comm, "fxdaemon");
 	assert_non_null(strstr(t.exe, "test_select"));
 	assert_int_equal(strlen(t.build_id), 40);
-	assert_non_null(t.allocator);
 	assert_null(t.daemon);
 	assert_true(t.pidfd >= 0 && t.start_ticks > 0);
 	assert_true(sonde_target_alive(&t));
@@ -340,6 +340,8 @@ static void after_exec(void **state)
 	assert_non_null(t.daemon);
 	assert_string_equal(t.daemon->name, "searchd");
 	assert_true(t.daemon->coroutines);
+	assert_non_null(t.allocator);
+	assert_string_equal(t.allocator->name, "glibc");
 	assert_string_equal(t.exe, path);
 	assert_true(sonde_target_alive(&t));
 	sonde_target_fini(&t);
