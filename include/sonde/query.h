@@ -67,7 +67,7 @@ struct sonde_query_field {
 #define SONDE_QUERY_HANDLERS 16 /* slots: handlers of all targets' recipes                            */
 
 struct sonde_query_handler {
-	struct sonde_query_field index, wall_ms, found;
+	struct sonde_query_field index, wall_ms, wall_us, found;
 };
 
 /* A handler probe's cookie: role (enum sonde_handler_role) and slot. */

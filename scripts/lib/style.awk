@@ -33,6 +33,7 @@ BEGIN {
 	layer["span"] = layer["stack"] = 2
 	layer["emit"] = 3
 	layer["conn"] = 4
+	layer["syscall"] = 5
 
 	max_function = 80
 	max_file = 600

@@ -82,7 +82,8 @@ static const struct sonde_hook socket_hooks[] = {
 #define SYS_EXIT(call)                                                                             \
 	static const struct sonde_alternative exit_##call##_alts[] = {                             \
 		SYSCALL("query_sys_exit", "syscalls/sys_exit_" #call, NULL)};
-SYS_ENTER(recvfrom)
+static const struct sonde_alternative enter_recvfrom_alts[] = {
+	SYSCALL("query_sys_recvfrom", "syscalls/sys_enter_recvfrom", NULL)};
 SYS_ENTER(sendto)
 SYS_ENTER(recvmsg)
 SYS_EXIT(recvmsg)
@@ -276,6 +277,7 @@ static int seed_one(void *ctx, const struct recipe_site *at, const struct sonde_
 	struct sonde_query_handler value = {
 		.index = field_of(&h->index),
 		.wall_ms = field_of(&h->wall_ms),
+		.wall_us = field_of(&h->wall_us),
 		.found = field_of(&h->found),
 	};
 	uint32_t slot = at->slot;

@@ -67,7 +67,7 @@ struct session {
 
 	struct loop loop;
 	struct sonde_harm harm;
-	uint64_t active_since_ns, observed_ns;
+	uint64_t first_active_ns, active_since_ns, observed_ns;
 	uint64_t start_cpu_ns; /* own CPU time when recording began */
 	uint64_t deadline_ns;
 	uint64_t next_follow_ns;

@@ -25,7 +25,7 @@ static const struct sonde_metric_desc metrics[] = {
 			 "kernel memory of sonde's BPF maps"},
 	[M_OBSERVED] =
 		{"cost.observed_ratio", "ratio", SONDE_GAUGE,
-		 "share of the time since start in which programs were attached and recording"},
+		 "share of the time since recording began in which programs were attached"},
 };
 
 static int push(struct session *s, size_t metric, const char *label, uint64_t ts_ns, double value)
@@ -62,7 +62,7 @@ static int push_lens(struct session *s, int lens, uint64_t ts_ns, double *probe_
 int session_push_cost(struct session *s, uint64_t ts_ns)
 {
 	uint64_t active = s->observed_ns + (s->active_since_ns ? ts_ns - s->active_since_ns : 0);
-	uint64_t span = ts_ns - s->clock.mono_ns, rss = 0;
+	uint64_t span = ts_ns - s->first_active_ns, rss = 0;
 	double probe_ns = 0;
 	int err = 0;
 

@@ -326,5 +326,5 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 		fprintf(out, " + %s maps", B(v));
 	fputc('\n', out);
 	if (gauge(s, "cost.observed_ratio", &v))
-		fprintf(out, "Observed %.1f %% of the time since start\n", 100 * v);
+		fprintf(out, "Observed %.1f %% of the time since recording began\n", 100 * v);
 }
