@@ -4,10 +4,10 @@
  * tick, so that whatever can be read ends at a tick. The first failure is final: what was committed
  * stays, and every later hook answers the same error.
  *
- * WAL, so that a recording can be read while it grows. synchronous=OFF, since an fsync in the loop
- * that drains the event ring would lose events, and a killed process loses nothing without it: only
- * a power cut or a kernel crash before the end can cost the recording. Close syncs the finished
- * file.
+ * WAL with synchronous=NORMAL: a recording can be read while it grows, a killed process loses
+ * nothing that was committed, a power cut only what came after the last checkpoint. All waiting for
+ * the disk but one sync when the log starts over is done by checkpoint.c's thread, since an fsync
+ * in the loop that drains the event ring would lose events.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,9 +24,8 @@
 #include "record/schema.h"
 #include "record/writer_impl.h"
 
-/* 4 MiB: what the -wal file grows to beside one interval, and what a tick may have to copy (about
- * 15 ms). */
-#define CHECKPOINT_PAGES 1024
+/* 16 MiB: what the -wal file grows to beside one interval, if the disk keeps up. */
+#define CHECKPOINT_PAGES 4096
 
 static const char *const statements[] = {
 #define SQL(sym, sql) [SONDE_ST_##sym] = sql,
@@ -310,10 +309,10 @@ static int open_db(struct sonde_writer *w)
 		sqlite3_open_v2(w->path, &w->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 
 	snprintf(pragmas, sizeof(pragmas),
-		 "PRAGMA page_size = 4096; PRAGMA synchronous = OFF; PRAGMA cache_size = -16384;"
+		 "PRAGMA page_size = 4096; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384;"
 		 "PRAGMA foreign_keys = OFF; PRAGMA temp_store = MEMORY;"
-		 "PRAGMA wal_autocheckpoint = %d; PRAGMA journal_size_limit = %d;",
-		 CHECKPOINT_PAGES, CHECKPOINT_PAGES * 4096);
+		 "PRAGMA journal_size_limit = %d;",
+		 CHECKPOINT_PAGES * 4096);
 	if (!rc)
 		rc = sqlite3_busy_timeout(w->db, 2000);
 	if (!rc)
@@ -325,6 +324,8 @@ static int open_db(struct sonde_writer *w)
 		rc = sqlite3_exec(w->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
 	for (int i = 0; i < SONDE_ST__MAX && !rc; i++)
 		rc = sonde_db_prepare(w->db, &w->st[i], statements[i]);
+	if (!rc)
+		sonde_checkpointer_start(&w->checkpointer, w->path, w->db, CHECKPOINT_PAGES);
 	if (rc)
 		return sonde_err(sonde_db_errno(rc), "cannot start recording %s: %s", w->path,
 				 sonde_db_cause(rc));
@@ -333,6 +334,7 @@ static int open_db(struct sonde_writer *w)
 
 static void free_writer(struct sonde_writer *w)
 {
+	sonde_checkpointer_stop(&w->checkpointer);
 	for (int i = 0; i < SONDE_ST__MAX; i++)
 		sqlite3_finalize(w->st[i]);
 	sqlite3_close(w->db);
@@ -436,6 +438,7 @@ int sonde_writer_close(struct sonde_writer **wp)
 		sqlite3_finalize(w->st[i]);
 		w->st[i] = NULL;
 	}
+	sonde_checkpointer_stop(&w->checkpointer);
 	if (!err && w->ended)
 		err = finish_file(w);
 	free_writer(w);

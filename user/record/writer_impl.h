@@ -9,6 +9,7 @@
 
 #include <sqlite3.h>
 
+#include "record/checkpoint.h"
 #include "record/intern.h"
 #include "record/writer.h"
 
@@ -58,6 +59,7 @@ struct sonde_writer {
 	struct sonde_clockpair clock;
 	struct sonde_visitor visitor;
 	sqlite3 *db;
+	struct sonde_checkpointer checkpointer;
 	sqlite3_stmt *st[SONDE_ST__MAX];
 	bool in_txn, ended, clock_given;
 	int failed; /* -errno of the first failure; nothing is written after it            */

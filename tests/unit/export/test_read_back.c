@@ -186,6 +186,33 @@ static void test_jsonl_totals(void **state)
 		"SELECT '0x' || conn, '0x' || fingerprint_id FROM query WHERE id = 2");
 }
 
+/* An export of a recording that is still growing holds its finished intervals. */
+static void test_while_written(void **state)
+{
+	struct sonde_writer_opts opts = {0};
+	struct sonde_writer *w = NULL;
+	struct sonde_hist h;
+	char finished[sizeof(db)];
+
+	(void)state;
+	need("sqlite3");
+	snprintf(finished, sizeof(finished), "%s", db);
+	snprintf(db, sizeof(db), "%s", fix_path("live.sonde"));
+	fix_remove(db);
+	assert_int_equal(sonde_hist_init(&h), 0);
+	assert_int_equal(sonde_writer_open(&w, db, &opts), 0);
+	assert_int_equal(fix_push(sonde_writer_visitor(w), 5, false), 0);
+	assert_int_equal(fix_push_spans(sonde_writer_visitor(w), 5, &h), 0);
+	assert_int_equal(export_to("csv", NULL, NULL), 0);
+	assert_string_equal(
+		shell("sqlite3 :memory: '.import --csv %s csv' 'SELECT count(*) FROM csv'", out),
+		"100");
+	assert_int_equal(sonde_writer_close(&w), 0);
+	sonde_hist_fini(&h);
+	fix_remove(db);
+	snprintf(db, sizeof(db), "%s", finished);
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -205,10 +232,9 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_csv_totals),
-		cmocka_unit_test(test_csv_series),
-		cmocka_unit_test(test_slowest_and_since),
-		cmocka_unit_test(test_jsonl_totals),
+		cmocka_unit_test(test_csv_totals),	  cmocka_unit_test(test_csv_series),
+		cmocka_unit_test(test_slowest_and_since), cmocka_unit_test(test_jsonl_totals),
+		cmocka_unit_test(test_while_written),
 	};
 
 	return cmocka_run_group_tests_name("export/read_back", tests, setup, teardown);
