@@ -89,6 +89,7 @@ void sonde_say(const char *fmt, ...)
 
 	if (sonde_log_get_level() < SONDE_LOG_WARN)
 		return;
+	fflush(stdout); /* so that what was printed before stands before */
 	va_start(ap, fmt);
 	fputs("sonde: ", stderr);
 	vfprintf(stderr, fmt, ap);
