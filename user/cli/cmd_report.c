@@ -26,6 +26,7 @@ static int run_report(const struct sonde_args *args)
 
 	/* The report lists the slowest itself, and needs all the others for everything else. */
 	filter.slowest = 0;
+	filter.rebase = true;
 	if (!err)
 		err = sonde_report_new(&rep, &opts);
 	if (!err)

@@ -23,7 +23,8 @@ static json_t *features_json(const struct sonde_features *f)
 			o, sonde_feature_name(feat),
 			json_pack("{s:s, s:s, s:s, s:s}", "answer", sonde_answer_name(f->have[i]),
 				  "what", sonde_feature_what(feat), "since",
-				  sonde_feature_since(feat), "remedy", sonde_feature_remedy(feat)));
+				  sonde_feature_since(feat), "remedy",
+				  sonde_feature_advice(feat, f->have[i])));
 	}
 	return o;
 }

@@ -26,7 +26,7 @@ enum sonde_export_takes {
 };
 
 struct sonde_export_opts {
-	bool series; /* metrics over time instead of spans, where a format is either                 */
+	bool series; /* metrics over time instead of spans, where a format is either */
 };
 
 struct sonde_export {
@@ -47,8 +47,9 @@ struct sonde_exporter {
 	const char *suffix;  /* ".csv"                                  */
 	unsigned takes;	     /* enum sonde_export_takes                 */
 	/*
-	 * Set x->visitor's hooks (ctx stays), and priv. The frame reads the clock before the format's
-	 * begin, and says degraded notes on stderr where the format takes none. 0 or -errno (logged).
+	 * Set x->visitor's hooks (ctx stays), and priv. The frame reads the clock before the
+	 * format's begin, and says degraded notes on stderr where the format takes none. 0 or
+	 * -errno (logged).
 	 */
 	int (*open)(struct sonde_export *x);
 	/* Finish the output and free priv. Optional. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The inside of the writer, shared by writer*.c. Every hook ends in sonde_writer_step(), which opens
- * the tick's transaction when it is needed and turns the first failure into the writer's last state.
+ * The inside of the writer, shared by writer*.c. Every hook ends in sonde_writer_step(), which
+ * opens the tick's transaction when it is needed and turns the first failure into the writer's last
+ * state.
  */
 #ifndef SONDE_RECORD_WRITER_IMPL_H
 #define SONDE_RECORD_WRITER_IMPL_H
@@ -11,7 +12,7 @@
 #include "record/intern.h"
 #include "record/writer.h"
 
-/*	symbol	    statement                                                                       */
+/*	symbol	    statement */
 #define SONDE_WRITER_STATEMENTS(X)                                                                 \
 	X(BEGIN, "BEGIN")                                                                          \
 	X(COMMIT, "COMMIT")                                                                        \
@@ -42,7 +43,7 @@ enum sonde_writer_statement {
 #define SYMBOL(sym, sql) SONDE_ST_##sym,
 	SONDE_WRITER_STATEMENTS(SYMBOL)
 #undef SYMBOL
-	SONDE_ST__MAX
+		SONDE_ST__MAX
 };
 
 /* A kept span of the current hour; a heap with the shortest on top. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Files that are no recording, or no longer one, or not yet: one sentence each, and never a crash. */
+/* Files that are no recording, or no longer one, or not yet: one sentence each, and never a crash.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +72,8 @@ static void sql(const char *path, const char *text)
 static void test_no_file(void **state)
 {
 	(void)state;
-	assert_refused("/nonexistent/x.sonde", -ENOENT, "cannot open recording /nonexistent/x.sonde");
+	assert_refused("/nonexistent/x.sonde", -ENOENT,
+		       "cannot open recording /nonexistent/x.sonde");
 	assert_refused("/tmp", -EBADMSG, "not a regular file");
 }
 
@@ -119,7 +121,8 @@ static void test_wrong_tables(void **state)
 
 	(void)state;
 	fix_remove(path);
-	sql(path, "PRAGMA application_id = 1397706308; PRAGMA user_version = 1; CREATE TABLE meta (x)");
+	sql(path,
+	    "PRAGMA application_id = 1397706308; PRAGMA user_version = 1; CREATE TABLE meta (x)");
 	assert_refused(path, -EBADMSG, "its tables are not a recording's");
 	assert_int_equal(fix_record(path, NULL, 3, true), 0);
 	sql(path, "DROP TABLE span; CREATE VIEW span AS WITH RECURSIVE r(x) AS "
@@ -143,7 +146,8 @@ static int visit_all(const char *path)
 	return err;
 }
 
-/* Cut anywhere, it is refused or read up to the damage: an error each time, for bytes are missing. */
+/* Cut anywhere, it is refused or read up to the damage: an error each time, for bytes are missing.
+ */
 static void test_truncated(void **state)
 {
 	const char *path = fix_path("cut");
@@ -202,9 +206,9 @@ static void test_hostile_rows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_file),	   cmocka_unit_test(test_other_files),
-		cmocka_unit_test(test_versions),   cmocka_unit_test(test_wrong_tables),
-		cmocka_unit_test(test_truncated),  cmocka_unit_test(test_hostile_rows),
+		cmocka_unit_test(test_no_file),	  cmocka_unit_test(test_other_files),
+		cmocka_unit_test(test_versions),  cmocka_unit_test(test_wrong_tables),
+		cmocka_unit_test(test_truncated), cmocka_unit_test(test_hostile_rows),
 	};
 
 	return cmocka_run_group_tests_name("record/bad_files", tests, NULL, NULL);
