@@ -38,7 +38,6 @@ struct sonde_export {
 	void *priv;
 	/* The frame's own. */
 	int (*format_begin)(void *ctx, const struct sonde_meta *meta);
-	bool failed; /* to write; said once */
 };
 
 struct sonde_exporter {
@@ -65,9 +64,12 @@ const struct sonde_exporter *sonde_exporter_find(const char *name);
 int sonde_export_open(struct sonde_export **out, const char *format,
 		      const struct sonde_export_opts *opts, FILE *f);
 const struct sonde_visitor *sonde_export_visitor(struct sonde_export *x);
-/* Flush and free. 0, or -errno (logged) where the output could not be written. */
+/* Flush and free. 0 or -errno as sonde_export_put. */
 int sonde_export_close(struct sonde_export **x);
-/* For exporters: write @line out and clear it. 0 or -errno (logged). */
+/*
+ * For exporters: write @line out and clear it. 0, or -errno not logged where the output could not
+ * be written: whoever opened it knows its name, and whether a reader that went away matters.
+ */
 int sonde_export_put(struct sonde_export *x, struct sonde_str *line);
 /* UTC ns of a monotonic time. */
 uint64_t sonde_export_utc(const struct sonde_export *x, uint64_t mono_ns);

@@ -271,6 +271,8 @@ static void print_part(FILE *out, const struct sonde_snapshot *s, const char *na
 			fprintf(out, "  %-22s absent: %s\n", title, m->absent);
 		return;
 	}
+	if (first == 0 && last == 0)
+		return;
 	fprintf(out, "  %-22s %10s %10s %11s\n", title, B(first), B(last),
 		signed_bytes(change, sizeof(change), last - first));
 }
@@ -313,9 +315,9 @@ static void print_memory(FILE *out, const struct sonde_report *rep)
 		print_part(out, &rep->snap, "rss.total", "RSS");
 		return;
 	}
-	fprintf(out, "RSS %s, %s since the start\n", B(last),
+	fprintf(out, "RSS %s, %s since the first value\n", B(last),
 		signed_bytes(change, sizeof(change), last - first));
-	fprintf(out, "  %-22s %10s %10s %11s\n", "", "start", "end", "change");
+	fprintf(out, "  %-22s %10s %10s %11s\n", "", "first", "last", "change");
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(parts); i++)
 		print_part(out, &rep->snap, parts[i].metric, parts[i].title);
 	print_growth(out, rep);
@@ -425,7 +427,7 @@ static void print_other_metrics(FILE *out, const struct sonde_snapshot *s)
 			fprintf(out, "%s (%s)\n", in_unit(a, sizeof(a), m->last, unit),
 				m->desc->help);
 		else
-			fprintf(out, "%s at the start, %s at the end (%s)\n",
+			fprintf(out, "%s at first, %s at last (%s)\n",
 				in_unit(a, sizeof(a), m->first, unit),
 				in_unit(b, sizeof(b), m->last, unit), m->desc->help);
 	}
@@ -491,7 +493,6 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	sonde_summary_cost(out, &rep->snap);
 	print_next(out, rep);
 	if (fflush(out) || ferror(out))
-		return sonde_err(errno ? errno : EIO, "cannot write the report: %s",
-				 strerror(errno));
+		return errno ? -errno : -EIO;
 	return 0;
 }
