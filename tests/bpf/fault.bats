@@ -31,7 +31,8 @@ observe() {
 	work_pid=$!
 	exec 9>"$T/go"
 	until_line "$T/work" ^ready "$work_pid"
-	"$B/sonde" stat -p "$(awk '/^ready/{print $2}' "$T/work")" --lens fault -i 100ms --json \
+	"$B/sonde" stat -p "$(awk '/^ready/{print $2}' "$T/work")" "${options[@]}" --lens fault \
+		-i 100ms --json \
 		>"$T/out" 2>"$T/err" 3>&- 9>&- &
 	sonde_pid=$!
 	until_line "$T/out" interval "$sonde_pid"
@@ -110,6 +111,22 @@ near() {
 @test "four threads started after attach are seen whole" {
 	observe base 16 4
 	near "$(count base.minor)" 32768
+}
+
+@test "with --children each child's faults are its own" {
+	options=(--children)
+	observe children 4
+	# A child begins with copies of pages that it shares with its parent: some dozens of faults.
+	mine=$(jq -c '[.metrics[] | select(.name == "fault.count" and .label == "base.minor") |
+		.value - 512 | select(. >= 0 and . < 200)]' "$T/json")
+	echo "$mine"
+	[ "$(jq length <<<"$mine")" = 4 ]
+	[ "$(drops no_end)" = 0 ]
+}
+
+@test "without --children they are not counted" {
+	observe children 4
+	[ "$(count base.minor)" -lt 200 ]
 }
 
 @test "populated pages raise no fault" {
