@@ -97,3 +97,7 @@ check() { # [LIBRARY]
 @test "gperftools, full: one operation is one hit" {
 	check libtcmalloc.so.4
 }
+
+@test "this kernel emulates, steps and refuses the instructions that sonde says it does" {
+	"$B/bench/insnkinds"
+}
