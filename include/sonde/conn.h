@@ -608,6 +608,7 @@ CONN_INLINE void conn_tx_first(struct sonde_conn *c, const sonde_u8 *payload, so
 			conn_result_end(c, sonde_mysql_status(payload, len, conn_min(len, 12)));
 			return;
 		}
+		c->span.error = sonde_wire_le16(payload + 1) | sonde_wire_le16(payload + 3) << 16;
 		c->tx_defs = sonde_wire_le16(payload + 5) + sonde_wire_le16(payload + 7);
 		c->tx = SONDE_TX_PREPARE_DEFS;
 		if (!c->tx_defs || len < 9)

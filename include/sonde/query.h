@@ -48,12 +48,13 @@ enum sonde_query_counter {
 	SONDE_QUERY_ABORTED,   /* of them without a complete answer                                 */
 	SONDE_QUERY_NO_REPLY,  /* of them that the protocol does not answer                         */
 	SONDE_QUERY_STATEMENTS, /* result sets in the answers                                       */
-	SONDE_QUERY_TEXT_SPANS, /* MySQL queries with text: what a statement handler should see     */
+	SONDE_QUERY_TEXT_SPANS, /* requests that are SQL: what a statement handler should see      */
 	SONDE_QUERY_HANDLER_CALLS,
 	SONDE_QUERY_LOG_CALLS,
 	SONDE_QUERY_BYTES_IN,
 	SONDE_QUERY_BYTES_OUT,
 	SONDE_QUERY_SLOW_SKIPPED, /* spans not sent to the ring: faster than asked for              */
+	SONDE_QUERY_RUNS,	  /* reads, writes and arrivals on the target's connections         */
 	SONDE_QUERY_COUNTER__MAX
 };
 
@@ -66,7 +67,7 @@ struct sonde_query_field {
 #define SONDE_QUERY_HANDLERS 16 /* slots: handlers of all targets' recipes                            */
 
 struct sonde_query_handler {
-	struct sonde_query_field index, wall_ms, found;
+	struct sonde_query_field index, wall_ms, wall_us, found;
 };
 
 /* A handler probe's cookie: role (enum sonde_handler_role) and slot. */

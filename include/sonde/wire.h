@@ -50,6 +50,7 @@ enum sonde_mysql_command {
 #define SONDE_API_COMMANDS    22	   /* numbers below this are commands (Manticore 2026)        */
 #define SONDE_API_SEARCH      0
 #define SONDE_API_PERSIST     4
+#define SONDE_API_SPHINXQL    8
 #define SONDE_API_IN_PROGRESS 4 /* reply status: a heartbeat, the reply proper is still to come       */
 
 SONDE_WIRE_INLINE sonde_u32 sonde_wire_le24(const sonde_u8 *p)

@@ -13,7 +13,10 @@ setup_file() {
 	chmod 755 "$BATS_FILE_TMPDIR" "$BATS_RUN_TMPDIR"
 }
 
-teardown() { end_started; }
+teardown() {
+	end_started
+	[ ! -e "$BATS_TEST_TMPDIR/mounted" ] || umount "$(cat "$BATS_TEST_TMPDIR/mounted")"
+}
 
 idle() { # a process that does nothing: IDLE_PID
 	sleep 300 3>&- &
@@ -50,7 +53,7 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 	local parent=$!
 	started "$parent"
 	wait_for 10 has_zombie "$parent"
-	refuses 3 "zombie|ended" stat -p "$(zombie_of "$parent")" -d 1s
+	refuses 3 "zombie|exited" stat -p "$(zombie_of "$parent")" -d 1s
 }
 
 @test "another user's process, without the privilege: 4" {
@@ -58,7 +61,9 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 	AS=(setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all)
 	SONDE=$SONDE_COPY
 	refuses 4 "$IDLE_PID.*(root|permi|privileg)" stat -p "$IDLE_PID" -d 1s
-	refuses 4 "(root|permi|privileg)" record -p "$IDLE_PID" -o /tmp/none.sonde -d 1s
+	install -d -m 777 "$BATS_FILE_TMPDIR/any"
+	refuses 4 "(root|permi|privileg)" record -p "$IDLE_PID" -o "$BATS_FILE_TMPDIR/any/x" -d 1s
+	equal "" "$(ls "$BATS_FILE_TMPDIR/any")" "files left behind"
 }
 
 @test "a user's own process, without the privilege to load programs: 4" {
@@ -149,7 +154,11 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 @test "exact mode needs a time and consent: 2" {
 	idle
 	refuses 2 "-d" stat -p "$IDLE_PID" --alloc-mode exact --yes
-	refuses 2 "yes" stat -p "$IDLE_PID" --alloc-mode exact -d 1s
+	local status=0
+	"$SONDE" stat -p "$IDLE_PID" --alloc-mode exact -d 1s </dev/null >"$BATS_TEST_TMPDIR/o" \
+		2>"$BATS_TEST_TMPDIR/e" || status=$?
+	equal 2 "$status" "exit status"
+	grep -q -- "--yes" "$BATS_TEST_TMPDIR/e"
 	has_no_probes "$IDLE_PID"
 }
 
@@ -179,10 +188,10 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 	"$SONDE" report "$f" >/dev/null
 }
 
-@test "an output that cannot be written: 1" {
+@test "an output that cannot be written: 1, or 4 where it is not permitted" {
 	idle
 	refuses 1 "nowhere" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/nowhere/x.sonde" -d 200ms
-	refuses 1 "/sys" record -p "$IDLE_PID" -o /sys/x.sonde -d 200ms
+	refuses 4 "/sys" record -p "$IDLE_PID" -o /sys/x.sonde -d 200ms
 	"$SONDE" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/r.sonde" -d 200ms
 	refuses 1 "" export "$BATS_TEST_TMPDIR/r.sonde" --to csv -o /dev/full
 	local status=0
@@ -194,20 +203,23 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 @test "a disk that becomes full while recording: 1, and what was written opens" {
 	local mnt=$BATS_TEST_TMPDIR/small status=0
 	mkdir "$mnt"
-	mount -t tmpfs -o size=256k none "$mnt" || skip "tmpfs cannot be mounted here"
+	mount -t tmpfs -o size=4m none "$mnt" || skip "tmpfs cannot be mounted here"
+	echo "$mnt" >"$BATS_TEST_TMPDIR/mounted"
 	idle
-	timeout 60 "$SONDE" record -p "$IDLE_PID" -o "$mnt/x.sonde" -i 20ms -d 30s \
-		>/dev/null 2>"$BATS_TEST_TMPDIR/e" || status=$?
-	cp "$mnt"/x.sonde* "$BATS_TEST_TMPDIR"
-	umount "$mnt"
+	TARGET_PID=$IDLE_PID
+	record_begin "$mnt/x.sonde"
+	dd if=/dev/zero of="$mnt/filler" bs=4k status=none 2>/dev/null || true
+	wait_for 60 is_gone "$SONDE_PID"
+	wait "$SONDE_PID" || status=$?
 	equal 1 "$status" "exit status"
-	grep -qiE 'full|no space' "$BATS_TEST_TMPDIR/e"
-	"$SONDE" report "$BATS_TEST_TMPDIR/x.sonde" >/dev/null
+	grep -qiE 'full|no space' "$BATS_TEST_TMPDIR/sonde.err"
+	rm "$mnt/filler"
+	"$SONDE" report "$mnt/x.sonde" >/dev/null
 }
 
 @test "a reader that goes away ends the command quietly" {
 	idle
-	"$SONDE" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/r.sonde" -d 500ms -i 50ms
+	"$SONDE" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/r.sonde" -d 500ms -i 100ms
 	"$SONDE" export "$BATS_TEST_TMPDIR/r.sonde" --to csv 2>"$BATS_TEST_TMPDIR/e" | head -1 >/dev/null
 	equal "" "$(cat "$BATS_TEST_TMPDIR/e")" stderr
 }

@@ -59,16 +59,17 @@ started() { # PID: end it in teardown if it still runs
 	echo "$1" >>"$BATS_TEST_TMPDIR/pids"
 }
 
+# Quietly: bash reports every job that a signal ended.
 end_started() {
 	local pid
 	[ -e "$BATS_TEST_TMPDIR/pids" ] || return 0
 	while read -r pid; do
-		kill -CONT "$pid" 2>/dev/null
-		kill -KILL "$pid" 2>/dev/null
+		kill -CONT "$pid"
+		kill -KILL "$pid"
+		wait "$pid"
 	done <"$BATS_TEST_TMPDIR/pids"
-	wait 2>/dev/null
 	return 0
-}
+} 2>/dev/null
 
 # sonde in the background: SONDE_PID; its stdout and stderr in sonde.out and sonde.err.
 sonde_begin() { # ARGUMENTS...
@@ -95,7 +96,7 @@ recording_runs() { # FILE
 record_begin() { # FILE ARGUMENTS...: a recording of searchd that is certainly attached
 	local file=$1
 	shift
-	sonde_begin record -p "$SEARCHD_PID" -o "$file" -i 200ms -d 300s "$@"
+	sonde_begin record -p "${TARGET_PID:-$SEARCHD_PID}" -o "$file" -i 200ms -d 300s "$@"
 	wait_for 60 recording_or_end "$file"
 	if is_gone "$SONDE_PID"; then
 		cat "$BATS_TEST_TMPDIR/sonde.err" >&2

@@ -20,20 +20,16 @@
 static int add_procs(const char *dir, struct sonde_pids *out)
 {
 	sonde_autofree char *text = NULL;
-	int err = sonde_read_filef(&text, NULL, "%s/cgroup.procs", dir);
+	int pid, digits, err = sonde_read_filef(&text, NULL, "%s/cgroup.procs", dir);
 
 	if (err)
 		return err;
-	for (char *p = text; *p && !err;) {
-		char *end;
-		long pid = strtol(p, &end, 10);
-
-		if (end == p)
+	for (const char *p = text; !err; p += digits) {
+		if (sscanf(p, " %d%n", &pid, &digits) != 1)
 			break;
 		/* A process of another pid namespace reads 0. */
 		if (pid > 0)
-			err = sonde_pids_add(out, (pid_t)pid);
-		p = end + (*end == '\n');
+			err = sonde_pids_add(out, pid);
 	}
 	return err;
 }
