@@ -231,6 +231,7 @@ refused() { # CODE PATTERN ARG...
 		echo "$output"
 		[ "$status" = 1 ]
 		[ "${#lines[@]}" = 1 ]
+		refused 1 '/dev/full: No space left on device' $verb "$BATS_TEST_TMPDIR/x.sonde" -o /dev/full
 		run bash -c '"$@" | true' - "$SONDE" $verb "$BATS_TEST_TMPDIR/x.sonde"
 		[ -z "$output" ]
 	done

@@ -76,7 +76,7 @@ int sonde_output_finish(int err)
 
 	if (out == -EPIPE)
 		return err > 0 || err == out ? SONDE_EXIT_OK : sonde_exit_code(err);
-	if (out && out != err) /* the same error was logged by the writer that met it */
+	if (out)
 		sonde_err(out, "cannot write to stdout: %s", strerror(-out));
 	if (out)
 		return SONDE_EXIT_FAILED;
@@ -89,6 +89,7 @@ void sonde_say(const char *fmt, ...)
 
 	if (sonde_log_get_level() < SONDE_LOG_WARN)
 		return;
+	fflush(stdout); /* so that what was printed before stands before */
 	va_start(ap, fmt);
 	fputs("sonde: ", stderr);
 	vfprintf(stderr, fmt, ap);
@@ -130,8 +131,8 @@ int sonde_output_close(FILE **out, const char *path, int err)
 	bad = ferror(f);
 	errno = 0;
 	bad |= fclose(f) == EOF;
-	cause = errno ? errno : EIO;
-	if (err || !bad)
+	cause = err < 0 ? -err : errno ? errno : EIO;
+	if (!bad)
 		return err;
 	return sonde_err(cause, "cannot write to %s: %s", path, strerror(cause));
 }

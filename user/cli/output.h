@@ -26,7 +26,9 @@ void sonde_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * left alone. 0 or -errno (logged).
  */
 int sonde_output_open(FILE **out, const char *path, int overwrite);
-/* @err: how writing went; not 0: it was logged, and is returned as it is. 0 or -errno (logged). */
+/* @err: how the work went; returned as it is when nothing is wrong with the file. Who writes to a
+ * stream leaves its failure to whoever opened it, so that is said here, once. 0 or -errno (logged).
+ */
 int sonde_output_close(FILE **out, const char *path, int err);
 
 #endif

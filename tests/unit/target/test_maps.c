@@ -12,8 +12,10 @@
 #include "unit/target/fixture.h"
 
 static const char recorded[] =
-	"55d0c0000000-55d0c0057000 r--p 00000000 fe:01 1234                       /usr/bin/searchd\n"
-	"55d0c0057000-55d0c0280000 r-xp 00057000 fe:01 1234                       /usr/bin/searchd\n"
+	"55d0c0000000-55d0c0057000 r--p 00000000 fe:01 1234                       "
+	"/usr/bin/searchd\n"
+	"55d0c0057000-55d0c0280000 r-xp 00057000 fe:01 1234                       "
+	"/usr/bin/searchd\n"
 	"55d0c1000000-55d0c1021000 rw-p 00000000 00:00 0                          [heap]\n"
 	"7f0000000000-7f0000021000 rw-p 00000000 00:00 0 \n"
 	"7f1000000000-7f1000001000 r-xs 0000a000 00:2f 99   /a dir/x (y) \\012z.so (deleted)\n"
@@ -47,9 +49,16 @@ static void of_text(void **state)
 static void junk(void **state)
 {
 	static const char *const bad[] = {
-		"x", "1000", "1000-", "2000-1000 r--p 0 0:0 0\n", "1000-2000 r--p 0 0:0 \n",
-		"1000-2000 r--q 0 0:0 0\n", "1000-2000 r--p 0 00 0\n",
-		"11111111111111111-2 r--p 0 0:0 0\n", "1000-2000 r--p -1 0:0 0\n", "\n",
+		"x",
+		"1000",
+		"1000-",
+		"2000-1000 r--p 0 0:0 0\n",
+		"1000-2000 r--p 0 0:0 \n",
+		"1000-2000 r--q 0 0:0 0\n",
+		"1000-2000 r--p 0 00 0\n",
+		"11111111111111111-2 r--p 0 0:0 0\n",
+		"1000-2000 r--p -1 0:0 0\n",
+		"\n",
 	};
 	struct sonde_maps maps;
 
@@ -100,7 +109,8 @@ static void of_self(void **state)
 	assert_int_equal(sonde_modules_read(0x7ffffff0, &mods), -ESRCH);
 }
 
-/* Deleted, and replaced by another file of that name: the old one is what runs, and what is opened. */
+/* Deleted, and replaced by another file of that name: the old one is what runs, and what is opened.
+ */
 static void deleted(void **state)
 {
 	const struct sonde_module *m;

@@ -64,10 +64,11 @@ static void mem_text(void **state)
 	struct sonde_proc_mem m;
 
 	(void)state;
-	assert_int_equal(sonde_proc_mem_parse("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n"
-					      "RssAnon:\t 512 kB\nVmSwap:\t 0 kB\nTHP_enabled:\t1\n",
-					      &m),
-			 0);
+	assert_int_equal(
+		sonde_proc_mem_parse("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n"
+				     "RssAnon:\t 512 kB\nVmSwap:\t 0 kB\nTHP_enabled:\t1\n",
+				     &m),
+		0);
 	assert_int_equal(m.rss, 1024 * 1024);
 	assert_int_equal(m.hwm, 2048 * 1024);
 	assert_int_equal(m.rss_anon, 512 * 1024);
@@ -235,11 +236,13 @@ static void unix_sockets(void **state)
 
 static void tcp6_text(void **state)
 {
-	static const char text[] =
-		"  sl  local_address                         remote_address                        st\n"
-		"   0: 00000000000000000000000001000000:0CEA 00000000000000000000000000000000:0000 0A "
-		"00000000:00000000 00:00000000 00000000     0        0 77 1 0000000000000000 100 0 0 "
-		"10 0\n";
+	static const char text[] = "  sl  local_address                         remote_address     "
+				   "                   st\n"
+				   "   0: 00000000000000000000000001000000:0CEA "
+				   "00000000000000000000000000000000:0000 0A "
+				   "00000000:00000000 00:00000000 00000000     0        0 77 1 "
+				   "0000000000000000 100 0 0 "
+				   "10 0\n";
 	struct sonde_proc_sock s[2] = {{.fd = 9, .inode = 77}, {.fd = 3, .inode = 5}};
 	static const uint8_t loopback6[16] = {[15] = 1};
 
