@@ -130,8 +130,8 @@ bench:
 
 # The committed pages that are made from the tables in user/cli.
 pages: all
-	$(B)/sonde help --markdown >docs/options.md
-	$(B)/sonde help --man >docs/sonde.1
+	$(Q)$(B)/sonde help --markdown >docs/options.md
+	$(Q)$(B)/sonde help --man >docs/sonde.1
 
 install: all
 	install -D -m 755 $(B)/sonde $(DESTDIR)$(PREFIX)/bin/sonde

@@ -222,8 +222,19 @@ refused() { # CODE PATTERN ARG...
 	run bash -c '"$1" help >/dev/full' - "$SONDE"
 	[ "$status" = 1 ]
 	[[ $output == *"cannot write to stdout: No space left on device"* ]]
+	[ "${#lines[@]}" = 1 ]
 	run bash -c '"$1" help >&-' - "$SONDE"
 	[ "$status" = 1 ]
+	"$SONDE" record -q -p "$TARGET" --lens rss -d 300ms -i 50ms -o "$BATS_TEST_TMPDIR/x.sonde"
+	for verb in "export --to csv --series" "export --to jsonl" report; do
+		run bash -c '"$@" >/dev/full' - "$SONDE" $verb "$BATS_TEST_TMPDIR/x.sonde"
+		echo "$output"
+		[ "$status" = 1 ]
+		[ "${#lines[@]}" = 1 ]
+		refused 1 '/dev/full: No space left on device' $verb "$BATS_TEST_TMPDIR/x.sonde" -o /dev/full
+		run bash -c '"$@" | true' - "$SONDE" $verb "$BATS_TEST_TMPDIR/x.sonde"
+		[ -z "$output" ]
+	done
 }
 
 @test "-q silences warnings, not errors" {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Damages a recording at random (bytes, runs, cuts, swapped pages, and its log) and reads what is left:
- * the reader must answer 0 or an error, and never crash, hang or hand on what is out of range.
- * fuzz_recording [ITERATIONS [SEED]]
+ * Damages a recording at random (bytes, runs, cuts, swapped pages, and its log) and reads what is
+ * left: the reader must answer 0 or an error, and never crash, hang or hand on what is out of
+ * range. fuzz_recording [ITERATIONS [SEED]]
  */
 #include <errno.h>
 
@@ -73,7 +73,7 @@ static void hit_page_heads(char *b, size_t n)
 }
 
 static void (*const mutations[])(char *b, size_t n) = {flip_bytes, flip_bits, fill_run, swap_pages,
-							hit_page_heads};
+						       hit_page_heads};
 
 static int check_span(void *ctx, const struct sonde_span *s)
 {
@@ -112,8 +112,11 @@ static int read_it(const char *path)
 {
 	struct sonde_reader_filter slowest = {.slowest = 3, .since_ns = FIX_REAL};
 	uint64_t seen = 0;
-	const struct sonde_visitor v = {.ctx = &seen, .span = check_span, .metric = check_metric,
-					.hist = check_hist, .drop = check_drop};
+	const struct sonde_visitor v = {.ctx = &seen,
+					.span = check_span,
+					.metric = check_metric,
+					.hist = check_hist,
+					.drop = check_drop};
 	struct sonde_reader *r = NULL;
 	int err = sonde_reader_open(&r, path);
 
@@ -197,7 +200,8 @@ int main(int argc, char **argv)
 		free(m.bytes);
 	}
 	fix_remove(path);
-	printf("%ld damaged recordings: %ld read to their end, %ld refused\n", n, read_whole, n - read_whole);
+	printf("%ld damaged recordings: %ld read to their end, %ld refused\n", n, read_whole,
+	       n - read_whole);
 	free(whole.bytes);
 	free(main_file.bytes);
 	free(wal.bytes);

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+static int verbose;
+
 struct mapping {
 	uint64_t begin, end, offset;
 	char path[512];
@@ -28,6 +30,13 @@ static int parse(const char *line, struct mapping *m)
 		   m->path) < 4)
 		return 0;
 	return perms[2] == 'x' && m->path[0] == '/';
+}
+
+static void show(const uint8_t *a, const uint8_t *b, size_t len, uint64_t offset)
+{
+	for (size_t i = 0, shown = 0; i < len && shown < 64; i++)
+		if (a[i] != b[i] && ++shown)
+			printf("  %lx: %02x not %02x\n", offset + i, a[i], b[i]);
 }
 
 /* Bytes of @m that differ, -1 when memory or file cannot be read (it was unmapped meanwhile). */
@@ -49,6 +58,8 @@ static long compare(const char *pid, const struct mapping *m, int mem, uint64_t 
 			differ += a[i] != b[i];
 			*hash = (*hash ^ a[i]) * 0x100000001b3ull;
 		}
+		if (verbose && differ)
+			show(a, b, len, m->offset);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -66,10 +77,12 @@ int main(int argc, char **argv)
 	FILE *maps;
 	int mem;
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: textdiff PID\n");
+	verbose = argc == 3 && !strcmp(argv[1], "-v");
+	if (argc != 2 + verbose) {
+		fprintf(stderr, "usage: textdiff [-v] PID\n");
 		return 2;
 	}
+	argv += verbose;
 	snprintf(path, sizeof(path), "/proc/%s/maps", argv[1]);
 	maps = fopen(path, "r");
 	snprintf(path, sizeof(path), "/proc/%s/mem", argv[1]);

@@ -137,8 +137,8 @@ static int calibrate_uprobe(const struct sonde_calib_child *c, enum sonde_link_k
 		err = measure_calls(c, ns);
 	close_links(&l);
 	for (int i = 0; !err && i < INSN_KINDS; i++) {
-		/* What a return adds has nothing to do with the instruction at the entry; the difference
-		 * of two large figures would be noise. */
+		/* What a return adds has nothing to do with the instruction at the entry; the
+		 * difference of two large figures would be noise. */
 		double all = entry ? ns[SONDE_INSN_EMULATED] : ns[i];
 		double less = entry ? out->hit_ns[entry][SONDE_INSN_EMULATED] : 0;
 
@@ -258,31 +258,21 @@ int sonde_calibrate(const struct sonde_plan *plan, struct sonde_calibration *out
 	return 0;
 }
 
-static double side_cost(const struct sonde_calibration *c, enum sonde_link_kind kind,
-			enum sonde_insn_kind insn)
-{
-	enum sonde_link_kind entry = entry_of(kind);
-
-	return c->hit_ns[kind][insn] + (entry ? c->hit_ns[entry][insn] : 0);
-}
-
 double sonde_cost_per_hit(const struct sonde_calibration *c, const struct sonde_plan_item *item)
 {
-	const struct sonde_hook *hook = item->hook;
-	double worst = 0;
+	const struct sonde_probe_site *s = item->hook->sites;
+	enum sonde_insn_kind insn = SONDE_INSN_STEPPED;
+	enum sonde_link_kind entry = entry_of(item->kind);
+	double ns;
 
 	if (item->alt < 0)
 		return 0;
-	if (!sonde_link_is_uprobe(item->kind))
-		return c->hit_ns[item->kind][SONDE_INSN_STEPPED];
-	for (size_t i = 0; i < hook->n_sites; i++) {
-		const struct sonde_probe_site *s = &hook->sites[i];
-		double ns = side_cost(c, item->kind, s->site.kind);
-
-		if (item->ret_program && s->want_return)
-			ns += c->hit_ns[sonde_link_return_of(item->kind)][s->site.kind];
-		if (ns > worst)
-			worst = ns;
-	}
-	return worst;
+	if (sonde_link_is_uprobe(item->kind) && item->hook->n_sites)
+		insn = s->site.kind;
+	ns = c->hit_ns[item->kind][insn];
+	if (entry)
+		ns += c->hit_ns[entry][insn];
+	if (item->ret_program && item->hook->n_sites && s->want_return)
+		ns += c->hit_ns[sonde_link_return_of(item->kind)][insn];
+	return ns;
 }

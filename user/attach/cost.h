@@ -27,7 +27,10 @@ struct sonde_calibration {
 struct sonde_plan;
 int sonde_calibrate(const struct sonde_plan *plan, struct sonde_calibration *out);
 
-/* ns of one operation at the dearest site of @item, entry and return together. */
+/*
+ * ns of one operation at the first site of @item, entry and return together: a lens lists the site that is
+ * hit most often first.
+ */
 struct sonde_plan_item;
 double sonde_cost_per_hit(const struct sonde_calibration *c, const struct sonde_plan_item *item);
 

@@ -181,7 +181,11 @@ int sonde_engine_detach(struct sonde_engine *e, int lens, uint64_t *took_ns)
 {
 	uint64_t begin = sonde_mono_ns();
 
-	/* What slows the target goes first. */
+	/* All leave at the same time, what slows the target first; the kernel is slow at it. */
+	for (int which = ENGINE_GUARD__MAX; which-- > 0;)
+		for (int i = 0; i < SONDE_LENS__MAX; i++)
+			if (engine_wants(lens, i))
+				sonde_guard_dismiss(&e->guards[i][which]);
 	for (int i = 0; i < SONDE_LENS__MAX; i++)
 		if (engine_wants(lens, i))
 			stop_guards(e, i);

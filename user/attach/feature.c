@@ -74,6 +74,14 @@ const char *sonde_feature_remedy(enum sonde_feature feat)
 	return feat < SONDE_FEAT__MAX ? features[feat].remedy : "";
 }
 
+const char *sonde_feature_advice(enum sonde_feature feat, enum sonde_answer answer)
+{
+	bool own = feat == SONDE_FEAT_PERF_SW || feat == SONDE_FEAT_MAP_FILES;
+
+	/* Most remedies are about the kernel's version, which does not help against a denial. */
+	return sonde_feature_remedy(answer == SONDE_DENIED && !own ? SONDE_FEAT_BPF : feat);
+}
+
 const char *sonde_answer_name(enum sonde_answer a)
 {
 	static const char *const names[] = {

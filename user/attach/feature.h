@@ -62,6 +62,8 @@ const char *sonde_feature_name(enum sonde_feature feat);
 const char *sonde_feature_what(enum sonde_feature feat);
 const char *sonde_feature_since(enum sonde_feature feat);
 const char *sonde_feature_remedy(enum sonde_feature feat);
+/* What to do about an answer that is not yes: more rights when denied, else the remedy. */
+const char *sonde_feature_advice(enum sonde_feature feat, enum sonde_answer answer);
 const char *sonde_answer_name(enum sonde_answer a);
 /* -1 if there is none of that name. */
 int sonde_feature_find(const char *name);

@@ -228,15 +228,21 @@ void sonde_guard_beat(struct sonde_guard *g)
 		(void)!send(g->sock, &cmd, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+void sonde_guard_dismiss(struct sonde_guard *g)
+{
+	if (g->pid && g->sock >= 0)
+		close(SONDE_TAKE_FD(g->sock));
+}
+
 bool sonde_guard_alive(struct sonde_guard *g)
 {
 	if (!g->pid)
 		return false;
-	if (waitpid(g->pid, NULL, WNOHANG) != g->pid)
+	/* Somebody else may have collected it (ECHILD). */
+	if (!waitpid(g->pid, NULL, WNOHANG))
 		return true;
-	close(g->sock);
+	sonde_guard_dismiss(g);
 	g->pid = 0;
-	g->sock = -1;
 	return false;
 }
 
@@ -252,7 +258,7 @@ void sonde_guard_stop(struct sonde_guard *g)
 {
 	if (!g->pid)
 		return;
-	close(SONDE_TAKE_FD(g->sock));
+	sonde_guard_dismiss(g);
 	if (is_stopped(g->pid))
 		kill(g->pid, SIGKILL);
 	reap(g);

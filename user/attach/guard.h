@@ -26,6 +26,8 @@ int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t 
 		      uint64_t max_ns, struct sonde_guard *out, size_t *failed);
 void sonde_guard_beat(struct sonde_guard *g);
 bool sonde_guard_alive(struct sonde_guard *g);
+/* Tell the child to exit, without waiting: several may be leaving at once. */
+void sonde_guard_dismiss(struct sonde_guard *g);
 /* Have the child exit, which closes the links, and wait for that. */
 void sonde_guard_stop(struct sonde_guard *g);
 

@@ -84,7 +84,7 @@ static enum refusal refuse_by_feature(const struct planner *p, enum sonde_featur
 		return REFUSED_NOT;
 	case SONDE_DENIED:
 		sonde_str_addf(why, "%s is denied: %s", sonde_feature_name(feat),
-			       sonde_feature_remedy(feat));
+			       sonde_feature_advice(feat, SONDE_DENIED));
 		return REFUSED_DENIED;
 	default:
 		sonde_str_addf(why, "this kernel lacks %s (since %s)", sonde_feature_name(feat),
@@ -182,10 +182,25 @@ static bool is_forced(const struct planner *p, const struct sonde_hook *hook)
 	return false;
 }
 
+/* "a (why), b (why)"; neighbours with the same why share it: "a, b (why)". */
+static int note_refusal(struct sonde_str *list, struct sonde_str *last, const struct sonde_str *why,
+			const struct sonde_alternative *alt)
+{
+	bool same = list->len && !strcmp(sonde_str_get(last), sonde_str_get(why));
+
+	if (same)
+		list->len -= why->len + strlen(" ()");
+	sonde_str_clear(last);
+	if (sonde_str_addf(last, "%s", sonde_str_get(why)))
+		return -ENOMEM;
+	return sonde_str_addf(list, "%s%s%s (%s)", list->len ? ", " : "",
+			      sonde_link_kind_name(alt->kind), pair_word(alt), sonde_str_get(why));
+}
+
 static int plan_hook(const struct planner *p, const struct sonde_hook *hook,
 		     struct sonde_plan_item *item)
 {
-	sonde_autostr struct sonde_str refusals = {};
+	sonde_autostr struct sonde_str refusals = {}, last = {};
 	enum refusal worst = REFUSED_NOT;
 	int taken = -1, err;
 
@@ -196,9 +211,7 @@ static int plan_hook(const struct planner *p, const struct sonde_hook *hook,
 
 		if (!r)
 			taken = (int)i;
-		else if (sonde_str_addf(&refusals, "%s%s%s (%s)", refusals.len ? ", " : "",
-					sonde_link_kind_name(hook->alts[i].kind),
-					pair_word(&hook->alts[i]), sonde_str_get(&why)))
+		else if (note_refusal(&refusals, &last, &why, &hook->alts[i]))
 			return -ENOMEM;
 		if (r > worst)
 			worst = r;

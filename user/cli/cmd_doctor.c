@@ -52,7 +52,7 @@ static void print_features(const struct sonde_features *f)
 			printf(LABEL "%s %s: %s (since Linux %s); %s\n", "",
 			       sonde_feature_name(feat), sonde_answer_name(f->have[i]),
 			       sonde_feature_what(feat), sonde_feature_since(feat),
-			       sonde_feature_remedy(feat));
+			       sonde_feature_advice(feat, f->have[i]));
 	}
 }
 

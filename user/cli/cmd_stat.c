@@ -71,6 +71,7 @@ static int run_stat(const struct sonde_args *args)
 	run.instant = opts.instant;
 	opts.on_tick = on_tick;
 	opts.on_tick_ctx = &run;
+	sonde_output_hold();
 	sonde_snapshot_init(&snap);
 	err = sonde_session_run(&opts, &snap, &result);
 	if (!err)

@@ -33,9 +33,9 @@ static const struct {
 	uint32_t flag;
 	const char *name;
 } flag_names[] = {
-	{SONDE_SPAN_F_NO_WAIT, "no_wait"},	   {SONDE_SPAN_F_CUT, "cut"},
+	{SONDE_SPAN_F_NO_WAIT, "no_wait"},     {SONDE_SPAN_F_CUT, "cut"},
 	{SONDE_SPAN_F_DISTURBED, "disturbed"}, {SONDE_SPAN_F_END_GUESSED, "end_guessed"},
-	{SONDE_SPAN_F_HANDLER, "handler"},	   {SONDE_SPAN_F_UNIX, "unix"},
+	{SONDE_SPAN_F_HANDLER, "handler"},     {SONDE_SPAN_F_UNIX, "unix"},
 	{SONDE_SPAN_F_PIPELINED, "pipelined"}, {SONDE_SPAN_F_NO_TEXT, "no_text"},
 };
 
@@ -46,8 +46,8 @@ static struct sonde_cell flags_of(const struct sonde_span *s, char *scratch)
 	scratch[0] = '\0';
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(flag_names); i++)
 		if (s->flags & flag_names[i].flag)
-			n += (size_t)snprintf(scratch + n, SONDE_CELL_SCRATCH - n, "%s%s", n ? "|" : "",
-					      flag_names[i].name);
+			n += (size_t)snprintf(scratch + n, SONDE_CELL_SCRATCH - n, "%s%s",
+					      n ? "|" : "", flag_names[i].name);
 	return text_of(scratch);
 }
 
@@ -59,7 +59,7 @@ static bool ended(const struct sonde_span *s)
 #define HANDLER(s) ((s)->flags & SONDE_SPAN_F_HANDLER)
 #define WAITED(s)  (!((s)->flags & SONDE_SPAN_F_NO_WAIT) && (s)->arrival_ns && (s)->start_ns)
 
-/*	column		      how it is had                                                         */
+/*	column		      how it is had */
 #define COLUMNS(X)                                                                                 \
 	X(target, count_if(true, s->target))                                                       \
 	X(pid, count_if(s->pid, s->pid))                                                           \
@@ -111,7 +111,7 @@ const struct sonde_column sonde_span_columns[] = {
 #define COLUMN(column, how) {#column, get_##column},
 	COLUMNS(COLUMN)
 #undef COLUMN
-	{"flags", flags_of},
+		{"flags", flags_of},
 };
 const size_t sonde_span_column_count = SONDE_ARRAY_SIZE(sonde_span_columns);
 

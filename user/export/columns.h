@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The fields of a span as exports name them: one table, from which CSV's header and cells and JSON's
- * keys and values derive, so that a field has one name and one unit everywhere.
+ * The fields of a span as exports name them: one table, from which CSV's header and cells and
+ * JSON's keys and values derive, so that a field has one name and one unit everywhere.
  */
 #ifndef SONDE_EXPORT_COLUMNS_H
 #define SONDE_EXPORT_COLUMNS_H

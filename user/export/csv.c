@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * CSV for spreadsheets and data frames: a row a query, or with --series a row a metric value. Quoting
- * as in RFC 4180, lines end in LF, an empty cell means "not known". A text cell that a spreadsheet
- * would run as a formula gets an apostrophe in front, for request texts are a stranger's.
+ * CSV for spreadsheets and data frames: a row a query, or with --series a row a metric value.
+ * Quoting as in RFC 4180, lines end in LF, an empty cell means "not known". A text cell that a
+ * spreadsheet would run as a formula gets an apostrophe in front, for request texts are a
+ * stranger's.
  */
 #include <errno.h>
 #include <string.h>
@@ -47,8 +48,9 @@ static int add_cell(struct sonde_export *x, struct sonde_str *line, const struct
 	case SONDE_CELL_COUNT:
 		return sonde_str_addf(line, "%llu", (unsigned long long)c->number);
 	case SONDE_CELL_TIME:
-		return sonde_str_addf(line, "%s",
-				      sonde_fmt_rfc3339(buf, sizeof(buf), sonde_export_utc(x, c->number)));
+		return sonde_str_addf(
+			line, "%s",
+			sonde_fmt_rfc3339(buf, sizeof(buf), sonde_export_utc(x, c->number)));
 	case SONDE_CELL_ID:
 		return sonde_str_addf(line, "%s", sonde_fmt_id(buf, sizeof(buf), c->number));
 	case SONDE_CELL_TEXT:
@@ -102,7 +104,8 @@ static int series_header(void *ctx, const struct sonde_meta *meta)
 	struct sonde_export *x = ctx;
 
 	(void)meta;
-	if (sonde_str_addf(x->priv, "time_utc,target,metric,label,unit,kind,value,absent_because\n"))
+	if (sonde_str_addf(x->priv,
+			   "time_utc,target,metric,label,unit,kind,value,absent_because\n"))
 		return out_of_memory();
 	return sonde_export_put(x, x->priv);
 }

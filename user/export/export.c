@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The frame around every format: finds it, gives it the clock, writes its lines and says what went
- * wrong once. What a format cannot carry but a reader must know (degraded notes) goes to stderr.
+ * The frame around every format: finds it, gives it the clock and writes its lines. What a format
+ * cannot carry but a reader must know (degraded notes) goes to stderr.
  */
 #include <errno.h>
 
@@ -90,14 +90,9 @@ const struct sonde_visitor *sonde_export_visitor(struct sonde_export *x)
 	return &x->visitor;
 }
 
-static int write_failed(struct sonde_export *x)
+static int write_error(void)
 {
-	int code = errno ? errno : EIO;
-
-	if (x->failed)
-		return -code;
-	x->failed = true;
-	return sonde_err(code, "cannot write the export: %s", strerror(code));
+	return errno ? -errno : -EIO;
 }
 
 int sonde_export_put(struct sonde_export *x, struct sonde_str *line)
@@ -106,7 +101,7 @@ int sonde_export_put(struct sonde_export *x, struct sonde_str *line)
 
 	errno = 0;
 	if (fwrite(sonde_str_get(line), 1, n, x->out) != n)
-		return write_failed(x);
+		return write_error();
 	sonde_str_clear(line);
 	return 0;
 }
@@ -127,7 +122,7 @@ int sonde_export_close(struct sonde_export **xp)
 	err = x->exporter->close ? x->exporter->close(x) : 0;
 	errno = 0;
 	if (fflush(x->out) || ferror(x->out))
-		err = err ? err : write_failed(x);
+		err = err ? err : write_error();
 	free(x);
 	return err;
 }

@@ -26,7 +26,7 @@ enum sonde_export_takes {
 };
 
 struct sonde_export_opts {
-	bool series; /* metrics over time instead of spans, where a format is either                 */
+	bool series; /* metrics over time instead of spans, where a format is either */
 };
 
 struct sonde_export {
@@ -38,7 +38,6 @@ struct sonde_export {
 	void *priv;
 	/* The frame's own. */
 	int (*format_begin)(void *ctx, const struct sonde_meta *meta);
-	bool failed; /* to write; said once */
 };
 
 struct sonde_exporter {
@@ -47,8 +46,9 @@ struct sonde_exporter {
 	const char *suffix;  /* ".csv"                                  */
 	unsigned takes;	     /* enum sonde_export_takes                 */
 	/*
-	 * Set x->visitor's hooks (ctx stays), and priv. The frame reads the clock before the format's
-	 * begin, and says degraded notes on stderr where the format takes none. 0 or -errno (logged).
+	 * Set x->visitor's hooks (ctx stays), and priv. The frame reads the clock before the
+	 * format's begin, and says degraded notes on stderr where the format takes none. 0 or
+	 * -errno (logged).
 	 */
 	int (*open)(struct sonde_export *x);
 	/* Finish the output and free priv. Optional. */
@@ -64,9 +64,12 @@ const struct sonde_exporter *sonde_exporter_find(const char *name);
 int sonde_export_open(struct sonde_export **out, const char *format,
 		      const struct sonde_export_opts *opts, FILE *f);
 const struct sonde_visitor *sonde_export_visitor(struct sonde_export *x);
-/* Flush and free. 0, or -errno (logged) where the output could not be written. */
+/* Flush and free. 0 or -errno as sonde_export_put. */
 int sonde_export_close(struct sonde_export **x);
-/* For exporters: write @line out and clear it. 0 or -errno (logged). */
+/*
+ * For exporters: write @line out and clear it. 0, or -errno not logged where the output could not
+ * be written: whoever opened it knows its name, and whether a reader that went away matters.
+ */
 int sonde_export_put(struct sonde_export *x, struct sonde_str *line);
 /* UTC ns of a monotonic time. */
 uint64_t sonde_export_utc(const struct sonde_export *x, uint64_t mono_ns);

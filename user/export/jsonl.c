@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * JSON lines: everything a recording holds, one object a line, told apart by "type". Times are RFC 3339
- * UTC, ids are hex strings (64 bits do not fit a JSON reader's double), what is not known has no key.
+ * JSON lines: everything a recording holds, one object a line, told apart by "type". Times are RFC
+ * 3339 UTC, ids are hex strings (64 bits do not fit a JSON reader's double), what is not known has
+ * no key.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -13,7 +14,8 @@
 #include "export/columns.h"
 #include "export/export.h"
 
-/* Sets fail only for want of memory (or a NULL value, which is the same); told at the line's end. */
+/* Sets fail only for want of memory (or a NULL value, which is the same); told at the line's end.
+ */
 struct line {
 	struct sonde_export *x;
 	json_t *object;
@@ -53,7 +55,8 @@ static void set_time(struct line *l, const char *key, uint64_t mono_ns)
 {
 	char buf[40];
 
-	set(l, key, json_string(sonde_fmt_rfc3339(buf, sizeof(buf), sonde_export_utc(l->x, mono_ns))));
+	set(l, key,
+	    json_string(sonde_fmt_rfc3339(buf, sizeof(buf), sonde_export_utc(l->x, mono_ns))));
 }
 
 /* JSON has one kind of number; above 2^63 it would need a double. */

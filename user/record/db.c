@@ -10,7 +10,8 @@ static const struct {
 	const char *cause;
 } codes[] = {
 	{SQLITE_FULL, ENOSPC, "the disk is full"},
-	/* A quota and a file size limit come as failed writes: only ENOSPC has a code of its own. */
+	/* A quota and a file size limit come as failed writes: only ENOSPC has a code of its own.
+	 */
 	{SQLITE_IOERR_WRITE, EIO, "a write failed (quota, file size limit, or a failing disk)"},
 	{SQLITE_IOERR_SHORT_READ, EBADMSG, "it is shorter than it says"},
 	{SQLITE_IOERR, EIO, "its disk fails"},

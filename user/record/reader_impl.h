@@ -42,6 +42,7 @@ int sonde_reader_fail(const struct sonde_reader *r, int code);
 int sonde_reader_load(struct sonde_reader *r);
 /* NULL if there is none. */
 const char *sonde_reader_name(const struct sonde_reader *r, int64_t id);
-const struct sonde_reader_series *sonde_reader_find_series(const struct sonde_reader *r, int64_t id);
+const struct sonde_reader_series *sonde_reader_find_series(const struct sonde_reader *r,
+							   int64_t id);
 
 #endif

@@ -67,7 +67,8 @@ struct session {
 
 	struct loop loop;
 	struct sonde_harm harm;
-	uint64_t active_since_ns, observed_ns;
+	uint64_t first_active_ns, active_since_ns, observed_ns;
+	uint64_t start_cpu_ns; /* own CPU time when recording began */
 	uint64_t deadline_ns;
 	uint64_t next_follow_ns;
 	const char *ended; /* why to stop, NULL: go on */
@@ -113,5 +114,7 @@ int session_describe(struct session *s);
 
 /* spend.c: what observing costs, as metrics. */
 int session_push_cost(struct session *s, uint64_t ts_ns);
+/* CPU time of this process so far, user and system. */
+uint64_t session_own_cpu_ns(void);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The text report; see report.h. A snapshot keeps what its sections need (they are those of `sonde
- * stat`), report_queries.c keeps the spans. Metrics that no section knows are listed as they are, so
- * that a new lens shows up before anybody wrote a section for it.
+ * stat`), report_queries.c keeps the spans. Metrics that no section knows are listed as they are,
+ * so that a new lens shows up before anybody wrote a section for it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -148,6 +148,17 @@ static const char *when(const struct sonde_report *rep, char *buf, size_t size, 
 	return buf;
 }
 
+/* The same, the date only if it is not that of the beginning. */
+static const char *last_day(const struct sonde_report *rep, char *buf, size_t size,
+			    uint64_t mono_ns)
+{
+	char first[40];
+
+	when(rep, first, sizeof(first), rep->first_ns);
+	when(rep, buf, size, mono_ns);
+	return strncmp(first, buf, 10) ? buf : buf + 11;
+}
+
 /* Begin of what is covered. The first interval began an interval before its tick; where a histogram
  * says when, it is believed. */
 static uint64_t begin_ns(const struct sonde_report *rep)
@@ -167,21 +178,44 @@ static uint64_t covered_ns(const struct sonde_report *rep)
 	return rep->last_ns > begin_ns(rep) ? rep->last_ns - begin_ns(rep) : 0;
 }
 
+/* "90.0 s", "12.5 min", "6.0 h", "14.0 d" into @buf. */
+static const char *long_time(char *buf, size_t size, uint64_t ns)
+{
+	static const struct {
+		double from_s, unit_s;
+		const char *name;
+	} units[] = {{2 * 86400, 86400, "d"}, {2 * 3600, 3600, "h"}, {120, 60, "min"}};
+	double s = (double)ns / 1e9;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(units); i++) {
+		if (s < units[i].from_s)
+			continue;
+		snprintf(buf, size, "%.1f %s", s / units[i].unit_s, units[i].name);
+		return buf;
+	}
+	return sonde_fmt_ns(buf, size, (double)ns);
+}
+
 static void print_completeness(FILE *out, const struct sonde_report *rep)
 {
 	uint64_t end = meta_u64(rep, "recording.end_ns"), now = sonde_real_ns();
+	char age[40];
 
 	if (!strcmp(meta(rep, "complete"), "1")) {
-		fprintf(out, "complete (ended by: %s)\n", *meta(rep, "ended") ? meta(rep, "ended") : "?");
+		fprintf(out, "complete (ended by: %s)\n",
+			*meta(rep, "ended") ? meta(rep, "ended") : "?");
 		return;
 	}
-	fprintf(out, "NOT COMPLETE: cut short, or still being written; its last interval ended %s ago\n",
-		now > end ? NS(now - end) : "0 s");
+	fprintf(out, "NOT COMPLETE: cut short, or still being written");
+	if (end && now > end)
+		fprintf(out, "; its last interval ended %s ago",
+			long_time(age, sizeof(age), now - end));
+	fputc('\n', out);
 }
 
 static void print_heading(FILE *out, const struct sonde_report *rep)
 {
-	char from[40], to[40];
+	char from[40], to[40], length[40];
 
 	if (*meta(rep, "recording.path"))
 		fprintf(out, "%s: ", meta(rep, "recording.path"));
@@ -191,7 +225,8 @@ static void print_heading(FILE *out, const struct sonde_report *rep)
 		return;
 	}
 	fprintf(out, "%s to %s UTC (%s), ", when(rep, from, sizeof(from), begin_ns(rep)),
-		when(rep, to, sizeof(to), rep->last_ns) + 11, NS(covered_ns(rep)));
+		last_day(rep, to, sizeof(to), rep->last_ns),
+		long_time(length, sizeof(length), covered_ns(rep)));
 	print_completeness(out, rep);
 	if (*meta(rep, "host.name"))
 		fprintf(out, "host %s, %s CPUs, kernel %s; ", meta(rep, "host.name"),
@@ -200,7 +235,8 @@ static void print_heading(FILE *out, const struct sonde_report *rep)
 }
 
 /* Sums over targets of a gauge: first and last value; false where no target had it. */
-static bool first_last(const struct sonde_snapshot *s, const char *name, double *first, double *last)
+static bool first_last(const struct sonde_snapshot *s, const char *name, double *first,
+		       double *last)
 {
 	bool any = false;
 
@@ -235,6 +271,8 @@ static void print_part(FILE *out, const struct sonde_snapshot *s, const char *na
 			fprintf(out, "  %-22s absent: %s\n", title, m->absent);
 		return;
 	}
+	if (first == 0 && last == 0)
+		return;
 	fprintf(out, "  %-22s %10s %10s %11s\n", title, B(first), B(last),
 		signed_bytes(change, sizeof(change), last - first));
 }
@@ -243,14 +281,16 @@ static void print_part(FILE *out, const struct sonde_snapshot *s, const char *na
 static void print_growth(FILE *out, const struct sonde_report *rep)
 {
 	double first, last, hours = (double)covered_ns(rep) / 3600e9;
-	char change[40];
+	char change[40], length[40];
 
 	if (!first_last(&rep->snap, "rss.anon", &first, &last))
 		return;
 	if (hours < 1)
-		fprintf(out, "Leak? cannot tell from %s -> sonde record -d 6h\n", NS(covered_ns(rep)));
+		fprintf(out, "Leak? cannot tell from %s -> sonde record -d 6h\n",
+			long_time(length, sizeof(length), covered_ns(rep)));
 	else
-		fprintf(out, "Growth of private anonymous memory: %s an hour, first value to last\n",
+		fprintf(out,
+			"Growth of private anonymous memory: %s an hour, first value to last\n",
 			signed_bytes(change, sizeof(change), (last - first) / hours));
 }
 
@@ -259,10 +299,14 @@ static void print_memory(FILE *out, const struct sonde_report *rep)
 	static const struct {
 		const char *metric, *title;
 	} parts[] = {
-		{"rss.anon", "private anonymous"},  {"rss.anon_huge", "  in huge pages"},
-		{"rss.lazyfree", "  LazyFree"},	    {"rss.shmem", "shared anonymous"},
-		{"rss.file", "files"},		    {"rss.pte", "beside RSS: tables"},
-		{"rss.swap", "beside RSS: swap"},   {"rss.hugetlb", "beside RSS: hugetlb"},
+		{"rss.anon", "private anonymous"},
+		{"rss.anon_huge", "  in huge pages"},
+		{"rss.lazyfree", "  LazyFree"},
+		{"rss.shmem", "shared anonymous"},
+		{"rss.file", "files"},
+		{"rss.pte", "beside RSS: tables"},
+		{"rss.swap", "beside RSS: swap"},
+		{"rss.hugetlb", "beside RSS: hugetlb"},
 	};
 	double first, last;
 	char change[40];
@@ -271,9 +315,9 @@ static void print_memory(FILE *out, const struct sonde_report *rep)
 		print_part(out, &rep->snap, "rss.total", "RSS");
 		return;
 	}
-	fprintf(out, "RSS %s, %s since the start\n", B(last),
+	fprintf(out, "RSS %s, %s since the first value\n", B(last),
 		signed_bytes(change, sizeof(change), last - first));
-	fprintf(out, "  %-22s %10s %10s %11s\n", "", "start", "end", "change");
+	fprintf(out, "  %-22s %10s %10s %11s\n", "", "first", "last", "change");
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(parts); i++)
 		print_part(out, &rep->snap, parts[i].metric, parts[i].title);
 	print_growth(out, rep);
@@ -293,7 +337,8 @@ static void print_cpu(FILE *out, const struct sonde_report *rep)
 	fprintf(out, "CPU %s user, %s system: %.2f cores", NS(user), NS(sys),
 		(user + sys) / (double)covered_ns(rep));
 	if (have_min && have_maj)
-		fprintf(out, "; %s minor and %s major faults by the kernel's count", N(min), N(maj));
+		fprintf(out, "; %s minor and %s major faults by the kernel's count", N(min),
+			N(maj));
 	fputc('\n', out);
 }
 
@@ -301,8 +346,8 @@ static void print_cpu(FILE *out, const struct sonde_report *rep)
 static void print_hist_range(FILE *out, const struct sonde_report *rep)
 {
 	const struct sonde_snapshot *s = &rep->snap;
-	uint64_t interval =
-		s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1) : covered_ns(rep);
+	uint64_t interval = s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1)
+					 : covered_ns(rep);
 	char from[40], to[40];
 
 	if (!rep->hist_last_ns || !rep->first_ns ||
@@ -311,7 +356,7 @@ static void print_hist_range(FILE *out, const struct sonde_report *rep)
 		return;
 	fprintf(out, "  histograms cover whole UTC minutes: %s to %s\n",
 		when(rep, from, sizeof(from), rep->hist_first_ns),
-		when(rep, to, sizeof(to), rep->hist_last_ns) + 11);
+		last_day(rep, to, sizeof(to), rep->hist_last_ns));
 }
 
 static void print_queries(FILE *out, struct sonde_report *rep)
@@ -324,12 +369,12 @@ static void print_queries(FILE *out, struct sonde_report *rep)
 	print_hist_range(out, rep);
 	if (!t->spans) {
 		if (seen)
-			fprintf(out, "Single queries: none stored of %s seen (--spans %s)\n", N(seen),
-				meta(rep, "recording.spans"));
+			fprintf(out, "Single queries: none stored of %s seen (--spans %s)\n",
+				N(seen), meta(rep, "recording.spans"));
 		return;
 	}
-	fprintf(out, "Query traces: %s here, of %s seen in the whole recording (--spans %s)", N(t->spans),
-		N(seen > t->spans ? seen : t->spans), meta(rep, "recording.spans"));
+	fprintf(out, "Query traces: %s here, of %s seen in the whole recording (--spans %s)",
+		N(t->spans), N(seen > t->spans ? seen : t->spans), meta(rep, "recording.spans"));
 	if (t->errors)
 		fprintf(out, "; %s failed (%.2g %%)", N(t->errors),
 			100.0 * (double)t->errors / (double)t->spans);
@@ -358,7 +403,9 @@ static const char *in_unit(char *buf, size_t size, double v, const char *unit)
 		return sonde_fmt_bytes(buf, size, v);
 	if (!strcmp(unit, "ns"))
 		return sonde_fmt_ns(buf, size, v);
-	snprintf(buf, size, "%.6g %s", v, !strcmp(unit, "count") ? "" : unit);
+	if (!strcmp(unit, "count") && v >= 0)
+		return sonde_fmt_count(buf, size, (uint64_t)v);
+	snprintf(buf, size, "%.6g %s", v, unit);
 	return buf;
 }
 
@@ -377,9 +424,10 @@ static void print_other_metrics(FILE *out, const struct sonde_snapshot *s)
 		if (!m->present)
 			fprintf(out, "absent: %s\n", m->absent ? m->absent : "no reason given");
 		else if (m->desc->kind == SONDE_COUNTER)
-			fprintf(out, "%s (%s)\n", in_unit(a, sizeof(a), m->last, unit), m->desc->help);
+			fprintf(out, "%s (%s)\n", in_unit(a, sizeof(a), m->last, unit),
+				m->desc->help);
 		else
-			fprintf(out, "%s at the start, %s at the end (%s)\n",
+			fprintf(out, "%s at first, %s at last (%s)\n",
 				in_unit(a, sizeof(a), m->first, unit),
 				in_unit(b, sizeof(b), m->last, unit), m->desc->help);
 	}
@@ -409,8 +457,9 @@ static void print_other_hists(FILE *out, const struct sonde_snapshot *s)
 
 		if ((is_known(h->desc->name) && !size) || !h->total.count)
 			continue;
-		snprintf(title, sizeof(title), "%s%s%s%s", size ? "  size of a request" : h->desc->name,
-			 *h->label ? "{" : "", h->label, *h->label ? "}" : "");
+		snprintf(title, sizeof(title), "%s%s%s%s",
+			 size ? "  size of a request" : h->desc->name, *h->label ? "{" : "",
+			 h->label, *h->label ? "}" : "");
 		print_hist(out, h, title);
 	}
 }
@@ -444,6 +493,6 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	sonde_summary_cost(out, &rep->snap);
 	print_next(out, rep);
 	if (fflush(out) || ferror(out))
-		return sonde_err(errno ? errno : EIO, "cannot write the report: %s", strerror(errno));
+		return errno ? -errno : -EIO;
 	return 0;
 }

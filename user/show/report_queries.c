@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Gathers spans in one pass: what is kept of each is its group's sums, its bucket's sums, and the whole
- * of it only if it is among the slowest. Spans that overlapped an allocation probe count, but stay out
- * of every latency.
+ * Gathers spans in one pass: what is kept of each is its group's sums, its bucket's sums, and the
+ * whole of it only if it is among the slowest. Spans that overlapped an allocation probe count, but
+ * stay out of every latency.
  */
 #include <errno.h>
 
@@ -89,8 +89,7 @@ static int new_group(struct sonde_query_table *t, size_t slot, uint64_t hash, co
 		return -ENOMEM;
 	g.command = strdup(command);
 	g.fingerprint = strdup(fingerprint);
-	if (!g.command || !g.fingerprint ||
-	    (t->n_groups < MAX_HISTS && sonde_hist_init(&g.hist))) {
+	if (!g.command || !g.fingerprint || (t->n_groups < MAX_HISTS && sonde_hist_init(&g.hist))) {
 		free(g.command);
 		free(g.fingerprint);
 		return -ENOMEM;
@@ -143,7 +142,8 @@ static void sift_up(struct sonde_query_kept *heap, size_t i)
 {
 	struct sonde_query_kept item = heap[i];
 
-	for (; i && sonde_span_duration_ns(&heap[(i - 1) / 2].span) > sonde_span_duration_ns(&item.span);
+	for (; i &&
+	       sonde_span_duration_ns(&heap[(i - 1) / 2].span) > sonde_span_duration_ns(&item.span);
 	     i = (i - 1) / 2)
 		heap[i] = heap[(i - 1) / 2];
 	heap[i] = item;
@@ -215,7 +215,8 @@ int sonde_query_table_add(struct sonde_query_table *t, const struct sonde_span *
 {
 	uint64_t ns = sonde_span_duration_ns(s);
 	struct sonde_query_group *g;
-	int err = find_group(t, s->command ? s->command : "", s->fingerprint ? s->fingerprint : "", &g);
+	int err = find_group(t, s->command ? s->command : "", s->fingerprint ? s->fingerprint : "",
+			     &g);
 
 	if (err)
 		return err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The report's view of single queries: grouped by what was asked, the slowest in full, and what sets
- * the slowest apart. It knows only the spans that a recording stored; how many those are of all that
- * were seen is said beside every table.
+ * The report's view of single queries: grouped by what was asked, the slowest in full, and what
+ * sets the slowest apart. It knows only the spans that a recording stored; how many those are of
+ * all that were seen is said beside every table.
  */
 #ifndef SONDE_SHOW_REPORT_QUERIES_H
 #define SONDE_SHOW_REPORT_QUERIES_H

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Prints what report_queries.c gathered. Texts of the target are cut to a line and made harmless. */
+/* Prints what report_queries.c gathered. Texts of the target are cut to a line and made harmless.
+ */
 #include <inttypes.h>
 
 #include "core/mem.h"
@@ -37,7 +38,9 @@ static int by_total(const void *a, const void *b)
 
 	if (x->total_ns != y->total_ns)
 		return x->total_ns < y->total_ns ? 1 : -1;
-	return x->count < y->count ? 1 : x->count > y->count ? -1 : strcmp(x->fingerprint, y->fingerprint);
+	return x->count < y->count   ? 1
+	       : x->count > y->count ? -1
+				     : strcmp(x->fingerprint, y->fingerprint);
 }
 
 static void print_group(FILE *out, const struct sonde_query_table *t,
@@ -84,7 +87,8 @@ void sonde_query_print_groups(FILE *out, struct sonde_query_table *t, size_t row
 			N(t->n_groups - rows), NS(rest_ns),
 			t->total_ns ? 100.0 * (double)rest_ns / (double)t->total_ns : 0);
 	if (t->disturbed)
-		fprintf(out, "  %s queries overlapped an allocation probe: counted, but in no latency\n",
+		fprintf(out,
+			"  %s queries overlapped an allocation probe: counted, but in no latency\n",
 			N(t->disturbed));
 	if (t->unended)
 		fprintf(out, "  %s queries had no end that was seen: counted, but in no latency\n",
@@ -107,7 +111,8 @@ static void add(struct sonde_query_parts *to, const struct sonde_query_parts *p)
 }
 
 /* Whole buckets whose ranks overlap [low, high) of the timed queries. */
-static struct sonde_query_parts ranks(const struct sonde_query_table *t, uint64_t low, uint64_t high)
+static struct sonde_query_parts ranks(const struct sonde_query_table *t, uint64_t low,
+				      uint64_t high)
 {
 	struct sonde_query_parts sum = {0};
 	uint64_t seen = 0;
@@ -151,7 +156,8 @@ void sonde_query_print_tail(FILE *out, const struct sonde_query_table *t)
 	print_difference(out, "sending", slow.send / ns, mid.send / nm);
 	if (slow.timed_faults == slow.count && mid.timed_faults == mid.count)
 		print_difference(out, "(of it page faults", slow.faults / ns, mid.faults / nm);
-	fprintf(out, "%s\n", slow.timed_faults == slow.count && mid.timed_faults == mid.count ? ")" : "");
+	fprintf(out, "%s\n",
+		slow.timed_faults == slow.count && mid.timed_faults == mid.count ? ")" : "");
 }
 
 static int by_duration(const void *a, const void *b)
@@ -173,7 +179,8 @@ static void print_slow(FILE *out, const struct sonde_span *s, const struct sonde
 		fprintf(out, "wait not known, ");
 	else
 		fprintf(out, "wait %s, ", NS(sonde_span_wait_ns(s)));
-	fprintf(out, "service %s, sending %s", NS(sonde_span_service_ns(s)), NS(sonde_span_send_ns(s)));
+	fprintf(out, "service %s, sending %s", NS(sonde_span_service_ns(s)),
+		NS(sonde_span_send_ns(s)));
 	if (s->has_faults)
 		fprintf(out, ", %s faults %s", N(s->faults), NS(s->fault_ns));
 	if (s->has_alloc)

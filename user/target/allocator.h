@@ -20,7 +20,7 @@ struct sonde_alloc_entry {
 	bool may_throw;	     /* or it returns no pointer: entry probe only                         */
 	unsigned args;	     /* mask of sonde_site_args that the program reads                     */
 	/* In some builds it calls another entry of the set, which then counts the operation: the
-	 * function is decoded, and the entry left out of such a build. */
+	 * function is decoded, and left out of such a build. */
 	bool wrapper;
 };
 
@@ -55,7 +55,10 @@ int sonde_allocator_detect(pid_t pid, const struct sonde_modules *mods,
 			   const struct sonde_allocator **out, size_t *module, char *version,
 			   size_t version_size);
 
-/* One probe of the set, resolved in the file. */
+/*
+ * One probe of the set, resolved in the file. An entry has several where it passes some calls on to
+ * another and does the rest itself: then every call that it does itself passes exactly one of them.
+ */
 struct sonde_alloc_site {
 	const struct sonde_alloc_entry *entry;
 	char symbol[64]; /* as it is in the file: with the build's prefix */

@@ -167,6 +167,17 @@ static unsigned args_written(const ZydisDecodedInstruction *in, const ZydisDecod
 	return mask;
 }
 
+/* A store through rsp or rbp is taken for a spill into the frame. */
+static bool writes_memory(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops)
+{
+	for (size_t i = 0; i < in->operand_count_visible; i++)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY &&
+		    (ops[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) &&
+		    ops[i].mem.base != ZYDIS_REGISTER_RSP && ops[i].mem.base != ZYDIS_REGISTER_RBP)
+			return true;
+	return false;
+}
+
 static bool writes_sp(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops)
 {
 	for (size_t i = 0; i < in->operand_count; i++)
@@ -219,10 +230,10 @@ static void note_table(const ZydisDecodedInstruction *in, const ZydisDecodedOper
 		out->table = SONDE_TABLE_ADD;
 	else if (out->flow == SONDE_FLOW_JMP_REGISTER)
 		out->table = SONDE_TABLE_JUMP;
-	out->table_certain = out->table == SONDE_TABLE_JUMP &&
-			     (has_prefix(in, 0x3e) ||
-			      (!to_reg && ops[0].mem.index != ZYDIS_REGISTER_NONE &&
-			       ops[0].mem.scale == 8));
+	out->table_certain =
+		out->table == SONDE_TABLE_JUMP &&
+		(has_prefix(in, 0x3e) ||
+		 (!to_reg && ops[0].mem.index != ZYDIS_REGISTER_NONE && ops[0].mem.scale == 8));
 }
 
 static void format(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops, char *text,
@@ -255,6 +266,7 @@ int sonde_insn_decode(const uint8_t *code, size_t len, struct sonde_insn *out, c
 	    insn.flow == SONDE_FLOW_CALL)
 		insn.target = in.length + ops[0].imm.value.s;
 	insn.args_written = args_written(&in, ops);
+	insn.writes_memory = writes_memory(&in, ops);
 	note_table(&in, ops, &insn);
 	follow_sp(&in, ops, &insn);
 	if (text && size)

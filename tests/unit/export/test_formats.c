@@ -60,8 +60,12 @@ static void test_csv_text(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
-		struct sonde_span s = {.command = "", .client = "", .index = "", .fingerprint = rows[i].text,
-				       .start_ns = 2000, .last_ns = 5000};
+		struct sonde_span s = {.command = "",
+				       .client = "",
+				       .index = "",
+				       .fingerprint = rows[i].text,
+				       .start_ns = 2000,
+				       .last_ns = 5000};
 		char *got = export_span("csv", &s);
 
 		if (!strstr(got, rows[i].cell))
@@ -75,12 +79,15 @@ static void test_csv_row(void **state)
 {
 	static const char want[] =
 		"target,pid,tid,connection_id,seq,client,protocol,command,command_id,index,status,"
-		"error_code,statements,arrival_utc,start_utc,request_end_utc,first_byte_utc,last_byte_utc,"
+		"error_code,statements,arrival_utc,start_utc,request_end_utc,first_byte_utc,last_"
+		"byte_utc,"
 		"duration_ns,wait_ns,service_ns,send_ns,request_bytes,response_bytes,alloc_bytes,"
 		"alloc_calls,faults,fault_ns,handler_utc,found_rows,handler_wall_ms,handler_hits,"
 		"fingerprint_id,fingerprint,text,text_full_bytes,flags\n"
-		"1,12,13,0x00000000000000ff,4,unix,mysql,query,3,,ok,,1,,2026-11-30T17:28:30.001000Z,,"
-		"2026-11-30T17:28:30.003000Z,2026-11-30T17:28:30.004500Z,3500000,,2000000,1500000,20,30,,"
+		"1,12,13,0x00000000000000ff,4,unix,mysql,query,3,,ok,,1,,2026-11-30T17:28:30."
+		"001000Z,,"
+		"2026-11-30T17:28:30.003000Z,2026-11-30T17:28:30.004500Z,3500000,,2000000,1500000,"
+		"20,30,,"
 		",7,0,,,,,0x8000000000000001,SELECT ?,,15,no_wait|unix\n";
 	struct sonde_span s = {
 		.target = 1,
@@ -115,8 +122,14 @@ static void test_csv_row(void **state)
 
 static void test_jsonl_text(void **state)
 {
-	struct sonde_span s = {.command = "\xff", .client = "a\"\\\n", .index = "", .fingerprint = "\xed\xa0\x80",
-			       .conn = UINT64_MAX, .bytes_in = UINT64_MAX, .start_ns = 2000, .last_ns = 5000};
+	struct sonde_span s = {.command = "\xff",
+			       .client = "a\"\\\n",
+			       .index = "",
+			       .fingerprint = "\xed\xa0\x80",
+			       .conn = UINT64_MAX,
+			       .bytes_in = UINT64_MAX,
+			       .start_ns = 2000,
+			       .last_ns = 5000};
 	char *got = export_span("jsonl", &s), *second = strchr(got, '\n') + 1;
 	json_t *o = json_loads(second, JSON_DISABLE_EOF_CHECK, NULL);
 
@@ -124,7 +137,8 @@ static void test_jsonl_text(void **state)
 	assert_non_null(o);
 	assert_string_equal(json_string_value(json_object_get(o, "command")), "\xef\xbf\xbd");
 	assert_string_equal(json_string_value(json_object_get(o, "client")), "a\"\\\n");
-	assert_string_equal(json_string_value(json_object_get(o, "connection_id")), "0xffffffffffffffff");
+	assert_string_equal(json_string_value(json_object_get(o, "connection_id")),
+			    "0xffffffffffffffff");
 	assert_true(json_is_real(json_object_get(o, "request_bytes")));
 	assert_null(json_object_get(o, "index"));
 	assert_null(json_object_get(o, "arrival_utc"));
@@ -181,12 +195,14 @@ static void test_full_device(void **state)
 
 static void test_doubles(void **state)
 {
-	static const double values[] = {0, 1, -1, 0.1, 1.0 / 3, 1e300, 123456789012345.0, 5e-324, 2.5};
+	static const double values[] = {0,	1,  -1, 0.1, 1.0 / 3, 1e300, 123456789012345.0,
+					5e-324, 2.5};
 	char buf[40];
 
 	(void)state;
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(values); i++)
-		assert_true(strtod(sonde_fmt_double(buf, sizeof(buf), values[i]), NULL) == values[i]);
+		assert_true(strtod(sonde_fmt_double(buf, sizeof(buf), values[i]), NULL) ==
+			    values[i]);
 	assert_string_equal(sonde_fmt_double(buf, sizeof(buf), 0.1), "0.1");
 	assert_string_equal(sonde_fmt_double(buf, sizeof(buf), 1e15), "1000000000000000");
 }
@@ -194,8 +210,8 @@ static void test_doubles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_csv_text),     cmocka_unit_test(test_csv_row),
-		cmocka_unit_test(test_jsonl_text),   cmocka_unit_test(test_table_is_filled),
+		cmocka_unit_test(test_csv_text),       cmocka_unit_test(test_csv_row),
+		cmocka_unit_test(test_jsonl_text),     cmocka_unit_test(test_table_is_filled),
 		cmocka_unit_test(test_unknown_format), cmocka_unit_test(test_full_device),
 		cmocka_unit_test(test_doubles),
 	};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Exports read back by programs that share no code with sonde (the sqlite3 shell, jq), and their totals
- * held against SQL on the recording.
+ * Exports read back by programs that share no code with sonde (the sqlite3 shell, jq), and their
+ * totals held against SQL on the recording.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,24 +81,29 @@ static void test_csv_totals(void **state)
 	(void)state;
 	need("sqlite3");
 	assert_int_equal(export_to("csv", NULL, NULL), 0);
-	assert_csv("SELECT count(*), sum(duration_ns), sum(wait_ns), sum(service_ns), sum(send_ns) FROM csv",
+	assert_csv("SELECT count(*), sum(duration_ns), sum(wait_ns), sum(service_ns), sum(send_ns) "
+		   "FROM csv",
 		   "SELECT count(*), sum(last_ns - arrival_ns), sum(start_ns - arrival_ns), "
 		   "sum(first_ns - start_ns), sum(last_ns - first_ns) FROM span");
 	assert_csv("SELECT sum(request_bytes), sum(response_bytes), sum(text_full_bytes) FROM csv",
 		   "SELECT sum(bytes_in), sum(bytes_out), sum(request_len) FROM span");
-	assert_csv("SELECT count(nullif(faults, '')), sum(CAST(faults AS INTEGER)), sum(CAST(fault_ns AS INTEGER)) FROM csv",
+	assert_csv("SELECT count(nullif(faults, '')), sum(CAST(faults AS INTEGER)), "
+		   "sum(CAST(fault_ns AS INTEGER)) FROM csv",
 		   "SELECT count(faults), sum(faults), sum(fault_ns) FROM span");
-	assert_csv("SELECT count(nullif(found_rows, '')), sum(CAST(found_rows AS INTEGER)) FROM csv",
-		   "SELECT count(found), sum(found) FROM span");
-	assert_csv("SELECT client, status, fingerprint, index_, count(*) FROM "
-		   "(SELECT *, [index] AS index_ FROM csv) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
-		   "SELECT client, status, fingerprint, coalesce(index_name, ''), count(*) FROM query "
-		   "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3");
-	assert_csv("SELECT min(last_byte_utc), max(last_byte_utc) FROM csv",
-		   "SELECT strftime('%Y-%m-%dT%H:%M:%S', min(last_ns) / 1000000000, 'unixepoch') || "
-		   "printf('.%06dZ', min(last_ns) % 1000000000 / 1000), "
-		   "strftime('%Y-%m-%dT%H:%M:%S', max(last_ns) / 1000000000, 'unixepoch') || "
-		   "printf('.%06dZ', max(last_ns) % 1000000000 / 1000) FROM span");
+	assert_csv(
+		"SELECT count(nullif(found_rows, '')), sum(CAST(found_rows AS INTEGER)) FROM csv",
+		"SELECT count(found), sum(found) FROM span");
+	assert_csv(
+		"SELECT client, status, fingerprint, index_, count(*) FROM "
+		"(SELECT *, [index] AS index_ FROM csv) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+		"SELECT client, status, fingerprint, coalesce(index_name, ''), count(*) FROM query "
+		"GROUP BY 1, 2, 3 ORDER BY 1, 2, 3");
+	assert_csv(
+		"SELECT min(last_byte_utc), max(last_byte_utc) FROM csv",
+		"SELECT strftime('%Y-%m-%dT%H:%M:%S', min(last_ns) / 1000000000, 'unixepoch') || "
+		"printf('.%06dZ', min(last_ns) % 1000000000 / 1000), "
+		"strftime('%Y-%m-%dT%H:%M:%S', max(last_ns) / 1000000000, 'unixepoch') || "
+		"printf('.%06dZ', max(last_ns) % 1000000000 / 1000) FROM span");
 	assert_csv("SELECT DISTINCT connection_id, fingerprint_id FROM csv ORDER BY 1, 2",
 		   "SELECT DISTINCT '0x' || conn, '0x' || fingerprint_id FROM query ORDER BY 1, 2");
 }
@@ -110,9 +115,11 @@ static void test_csv_series(void **state)
 	(void)state;
 	need("sqlite3");
 	assert_int_equal(export_to("csv", &opts, NULL), 0);
-	assert_csv("SELECT metric, label, unit, kind, count(*), printf('%.0f', sum(value)), absent_because "
+	assert_csv("SELECT metric, label, unit, kind, count(*), printf('%.0f', sum(value)), "
+		   "absent_because "
 		   "FROM csv GROUP BY 1, 2 ORDER BY 1, 2",
-		   "SELECT s.name, s.label, s.unit, e.name, count(*), printf('%.0f', coalesce(sum(v.value), 0)), "
+		   "SELECT s.name, s.label, s.unit, e.name, count(*), printf('%.0f', "
+		   "coalesce(sum(v.value), 0)), "
 		   "coalesce(n.name, '') FROM value v JOIN series s ON s.id = v.series "
 		   "JOIN enum e ON e.kind = 'series' AND e.value = s.kind "
 		   "LEFT JOIN name n ON n.id = v.absent GROUP BY 1, 2 ORDER BY 1, 2");
@@ -131,7 +138,8 @@ static void test_slowest_and_since(void **state)
 	need("sqlite3");
 	assert_int_equal(export_to("csv", NULL, &f), 0);
 	assert_csv("SELECT duration_ns, seq, client FROM csv",
-		   "SELECT duration_ns, seq, client FROM query WHERE last_ns >= (SELECT min(ts_ns) FROM tick) "
+		   "SELECT duration_ns, seq, client FROM query WHERE last_ns >= (SELECT min(ts_ns) "
+		   "FROM tick) "
 		   "+ 19000000000 ORDER BY duration_ns DESC, id LIMIT 7");
 }
 
@@ -159,19 +167,50 @@ static void test_jsonl_totals(void **state)
 		    "SELECT count(faults), sum(fault_ns) FROM span");
 	assert_json("map(select(.type == \"histogram\")) | \"\\(map(.count) | add)|"
 		    "\\(map(.buckets[] | .[1]) | add)|\\(map(.buckets[] | .[0] * .[1]) | add)\"",
-		    "SELECT (SELECT sum(count) FROM hist_window), sum(count), sum(low * count) FROM histogram");
-	assert_json("map(select(.type == \"metric\" and .name == \"rss.total\")) | map(.value) | add",
-		    "SELECT printf('%.0f', sum(value)) FROM metric WHERE name = 'rss.total'");
+		    "SELECT (SELECT sum(count) FROM hist_window), sum(count), sum(low * count) "
+		    "FROM histogram");
+	assert_json(
+		"map(select(.type == \"metric\" and .name == \"rss.total\")) | map(.value) | add",
+		"SELECT printf('%.0f', sum(value)) FROM metric WHERE name = 'rss.total'");
 	assert_json("map(select(.type == \"metric\" and has(\"absent_because\"))) | "
 		    "\"\\(length)|\\(map(has(\"value\")) | any)|\\(.[0].absent_because)\"",
 		    "SELECT count(*), 'false', absent FROM metric WHERE value IS NULL");
 	assert_json("map(select(.type == \"note\"))[0] | \"\\(.level)|\\(.what)|\\(.remedy)\"",
 		    "SELECT 'degraded', what, remedy FROM note");
-	assert_json("map(select(.type == \"drops\")) | map(.count) | max", "SELECT max(count) FROM drops");
+	assert_json("map(select(.type == \"drops\")) | map(.count) | max",
+		    "SELECT max(count) FROM drops");
 	assert_json("map(select(.type == \"meta\"))[0].meta[\"kernel.release\"]",
 		    "SELECT value FROM meta WHERE key = 'kernel.release'");
-	assert_json("map(select(.type == \"span\"))[1] | \"\\(.connection_id)|\\(.fingerprint_id)\"",
-		    "SELECT '0x' || conn, '0x' || fingerprint_id FROM query WHERE id = 2");
+	assert_json(
+		"map(select(.type == \"span\"))[1] | \"\\(.connection_id)|\\(.fingerprint_id)\"",
+		"SELECT '0x' || conn, '0x' || fingerprint_id FROM query WHERE id = 2");
+}
+
+/* An export of a recording that is still growing holds its finished intervals. */
+static void test_while_written(void **state)
+{
+	struct sonde_writer_opts opts = {0};
+	struct sonde_writer *w = NULL;
+	struct sonde_hist h;
+	char finished[sizeof(db)];
+
+	(void)state;
+	need("sqlite3");
+	snprintf(finished, sizeof(finished), "%s", db);
+	snprintf(db, sizeof(db), "%s", fix_path("live.sonde"));
+	fix_remove(db);
+	assert_int_equal(sonde_hist_init(&h), 0);
+	assert_int_equal(sonde_writer_open(&w, db, &opts), 0);
+	assert_int_equal(fix_push(sonde_writer_visitor(w), 5, false), 0);
+	assert_int_equal(fix_push_spans(sonde_writer_visitor(w), 5, &h), 0);
+	assert_int_equal(export_to("csv", NULL, NULL), 0);
+	assert_string_equal(
+		shell("sqlite3 :memory: '.import --csv %s csv' 'SELECT count(*) FROM csv'", out),
+		"100");
+	assert_int_equal(sonde_writer_close(&w), 0);
+	sonde_hist_fini(&h);
+	fix_remove(db);
+	snprintf(db, sizeof(db), "%s", finished);
 }
 
 static int setup(void **state)
@@ -193,10 +232,9 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_csv_totals),
-		cmocka_unit_test(test_csv_series),
-		cmocka_unit_test(test_slowest_and_since),
-		cmocka_unit_test(test_jsonl_totals),
+		cmocka_unit_test(test_csv_totals),	  cmocka_unit_test(test_csv_series),
+		cmocka_unit_test(test_slowest_and_since), cmocka_unit_test(test_jsonl_totals),
+		cmocka_unit_test(test_while_written),
 	};
 
 	return cmocka_run_group_tests_name("export/read_back", tests, setup, teardown);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Files that are no recording, or no longer one, or not yet: one sentence each, and never a crash. */
+/* Files that are no recording, or no longer one, or not yet: one sentence each, and never a crash.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,8 +8,10 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "core/file.h"
 #include "unit/record/fixture.h"
@@ -71,7 +74,8 @@ static void sql(const char *path, const char *text)
 static void test_no_file(void **state)
 {
 	(void)state;
-	assert_refused("/nonexistent/x.sonde", -ENOENT, "cannot open recording /nonexistent/x.sonde");
+	assert_refused("/nonexistent/x.sonde", -ENOENT,
+		       "cannot open recording /nonexistent/x.sonde");
 	assert_refused("/tmp", -EBADMSG, "not a regular file");
 }
 
@@ -119,7 +123,8 @@ static void test_wrong_tables(void **state)
 
 	(void)state;
 	fix_remove(path);
-	sql(path, "PRAGMA application_id = 1397706308; PRAGMA user_version = 1; CREATE TABLE meta (x)");
+	sql(path,
+	    "PRAGMA application_id = 1397706308; PRAGMA user_version = 1; CREATE TABLE meta (x)");
 	assert_refused(path, -EBADMSG, "its tables are not a recording's");
 	assert_int_equal(fix_record(path, NULL, 3, true), 0);
 	sql(path, "DROP TABLE span; CREATE VIEW span AS WITH RECURSIVE r(x) AS "
@@ -143,7 +148,8 @@ static int visit_all(const char *path)
 	return err;
 }
 
-/* Cut anywhere, it is refused or read up to the damage: an error each time, for bytes are missing. */
+/* Cut anywhere, it is refused or read up to the damage: an error each time, for bytes are missing.
+ */
 static void test_truncated(void **state)
 {
 	const char *path = fix_path("cut");
@@ -199,12 +205,69 @@ static void test_hostile_rows(void **state)
 	fix_remove(path);
 }
 
+/* Leave a recording as kill -9 leaves it: never closed, its log beside it. */
+static void record_cut(const char *path)
+{
+	static const struct sonde_writer_opts opts;
+	struct sonde_writer *w = NULL;
+	pid_t pid = fork();
+
+	if (!pid) {
+		if (!sonde_writer_open(&w, path, &opts))
+			fix_push(sonde_writer_visitor(w), 10, false);
+		raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* Where no -shm file can be made, a finished recording reads, a cut one says what to do. */
+static void test_read_only_directory(void **state)
+{
+	char dir[] = "/tmp/sonde-test-dir-XXXXXX", path[64], wal[80], shm[80];
+
+	(void)state;
+	if (geteuid()) {
+		print_message("skipped: becoming another user needs root\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/x.sonde", dir);
+	snprintf(wal, sizeof(wal), "%s-wal", path);
+	snprintf(shm, sizeof(shm), "%s-shm", path);
+	assert_int_equal(fix_record(path, NULL, 10, true), 0);
+	chmod(path, 0644);
+	chmod(dir, 0555);
+	assert_int_equal(seteuid(65534), 0);
+	assert_int_equal(visit_all(path), 0);
+	assert_int_equal(seteuid(0), 0);
+
+	unlink(path);
+	record_cut(path);
+	unlink(shm);
+	assert_int_equal(chmod(path, 0644) | chmod(wal, 0644), 0);
+	assert_int_equal(seteuid(65534), 0);
+	assert_refused(path, -EACCES, "copy it with its -wal file to a directory that can");
+	assert_int_equal(seteuid(0), 0);
+	fix_remove(path);
+	rmdir(dir);
+}
+
+static int be_root(void **state)
+{
+	(void)state;
+	return seteuid(getuid());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_file),	   cmocka_unit_test(test_other_files),
-		cmocka_unit_test(test_versions),   cmocka_unit_test(test_wrong_tables),
-		cmocka_unit_test(test_truncated),  cmocka_unit_test(test_hostile_rows),
+		cmocka_unit_test(test_no_file),
+		cmocka_unit_test(test_other_files),
+		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_wrong_tables),
+		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_hostile_rows),
+		cmocka_unit_test_teardown(test_read_only_directory, be_root),
 	};
 
 	return cmocka_run_group_tests_name("record/bad_files", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a recording survives (kill -9, a full disk, a name that is taken), how it is bounded, and that
- * the projected size is about the size it gets.
+ * What a recording survives (kill -9, a full disk, a name that is taken), how it is bounded, and
+ * that the projected size is about the size it gets.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +52,8 @@ static void capture_end(int saved, FILE *out, char *text, size_t size)
 	fclose(out);
 }
 
-/* A child records 40 ticks and half of the 41st, and is killed as no program could be killed harder. */
+/* A child records 40 ticks and half of the 41st, and is killed as no program could be killed
+ * harder. */
 static void test_kill_9(void **state)
 {
 	const char *path = fix_path("killed");
@@ -251,7 +252,8 @@ static void test_slowest_per_hour(void **state)
 	assert_int_equal(sum[1], 250000000 + 1999000 + 1998000 + 1997000);
 	assert_string_equal(sonde_meta_find(sonde_reader_meta(r), "recording.spans_seen"), "1800");
 	assert_string_equal(sonde_meta_find(sonde_reader_meta(r), "recording.spans_stored"), "4");
-	assert_string_equal(sonde_meta_find(sonde_reader_meta(r), "recording.spans"), "slowest=4/h");
+	assert_string_equal(sonde_meta_find(sonde_reader_meta(r), "recording.spans"),
+			    "slowest=4/h");
 	sonde_reader_free(&r);
 	fix_remove(path);
 }
@@ -332,7 +334,8 @@ static void test_hostile_span(void **state)
 		.start_ns = FIX_MONO,
 		.last_ns = FIX_MONO + 5,
 		.fingerprint_id = UINT64_MAX,
-		.fingerprint = "a\xff\x01" "b",
+		.fingerprint = "a\xff\x01"
+			       "b",
 		.command = "q\xc3\x28",
 		.client = "",
 		.index = "\xf0\x9f\x98\x80",
@@ -346,9 +349,11 @@ static void test_hostile_span(void **state)
 	assert_int_equal(one_span(path, &s), 0);
 	visit(path, &log);
 	assert_int_equal(log.n_spans, 1);
-	assert_non_null(strstr(log.spans.s, "ffffffffffffffff 18446744073709551615 0 0 4294967295"));
+	assert_non_null(
+		strstr(log.spans.s, "ffffffffffffffff 18446744073709551615 0 0 4294967295"));
 	assert_non_null(strstr(log.spans.s, "'q\xef\xbf\xbd(' '' '\xf0\x9f\x98\x80' "
-					    "'a\xef\xbf\xbd\xef\xbf\xbd" "b' 'x\xef\xbf\xbd\n"));
+					    "'a\xef\xbf\xbd\xef\xbf\xbd"
+					    "b' 'x\xef\xbf\xbd\n"));
 	fix_log_fini(&log);
 	fix_remove(path);
 }
@@ -389,10 +394,11 @@ static void test_parse_spans(void **state)
 static void test_projected_size(void **state)
 {
 	const char *path = fix_path("size");
-	static const struct sonde_spans_choice choices[] = {{SONDE_SPANS_ALL, 0}, {SONDE_SPANS_NONE, 0}};
+	static const struct sonde_spans_choice choices[] = {{SONDE_SPANS_ALL, 0},
+							    {SONDE_SPANS_NONE, 0}};
 	struct sonde_writer_forecast f = {
 		.spans_per_s = FIX_SPANS_PER_TICK,
-		.metric_series = 5,
+		.metric_series = FIX_SERIES,
 		.hist_series = 1,
 		.interval_ns = SONDE_NS_PER_SEC,
 		.duration_ns = 3000 * SONDE_NS_PER_SEC,
