@@ -130,6 +130,22 @@ static __always_inline void conn_io_init(struct sonde_conn_io *w, struct sonde_c
 	conn_locate(w, regs->orig_ax, regs->si);
 }
 
+/*
+ * When the bytes left. The tracepoint comes after the peer was woken, and on a busy machine the server
+ * may be preempted in between; TCP notes when it last transmitted (tcp_wstamp_ns, set in
+ * __tcp_transmit_skb()). An older time than the request's means that these bytes wait (cork, full window).
+ */
+static __always_inline __u64 sent_ns(struct sonde_conn *c, struct sock *sk, __u64 now)
+{
+	__u64 sent = 0;
+
+	if (c->flags & SONDE_CONN_UNIX)
+		return now;
+	if (bpf_core_field_exists(struct tcp_sock, tcp_wstamp_ns))
+		sent = BPF_CORE_READ((struct tcp_sock *)sk, tcp_wstamp_ns);
+	return sent > c->span.request_end_ns && sent >= c->span.last_ns && sent < now ? sent : now;
+}
+
 SEC("?tp_btf/sock_recv_length")
 int BPF_PROG(query_recv, struct sock *sk, int ret, int flags)
 {
@@ -166,6 +182,7 @@ int BPF_PROG(query_send, struct sock *sk, int ret, int flags)
 		return 0;
 	}
 	conn_io_init(&w, c, ret);
+	w.now = sent_ns(c, sk, w.now);
 	conn_sent(&w);
 	return 0;
 }
