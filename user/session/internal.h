@@ -75,6 +75,7 @@ struct session {
 	bool rebuild;	   /* a target changed: a new generation is due */
 	bool redescribe;   /* a target runs another program: its meta rows are due */
 	pid_t command_pid; /* started by us, 0: none */
+	bool command_execed; /* its first exec was seen: a later one replaces its program */
 	int command_gate;  /* write end of the pipe it waits on, -1 */
 	int command_report; /* read end: why its exec failed, -1 */
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */

@@ -80,7 +80,8 @@ static int on_exec(struct session *s, const struct sonde_ev_proc *ev)
 
 	if (i < 0)
 		return 0;
-	first = (pid_t)ev->h.tgid == s->command_pid && s->generation == 1;
+	first = (pid_t)ev->h.tgid == s->command_pid && !s->command_execed;
+	s->command_execed |= first;
 	s->redescribe = true;
 	snprintf(s->targets.t[i].comm, sizeof(s->targets.t[i].comm), "%.15s", ev->comm);
 	if (!sonde_target_alive(&s->targets.t[i]) || sonde_target_refresh(&s->targets.t[i]))
