@@ -27,6 +27,7 @@
 	X(push_r12, "push %r12; pop %r12; ret")                                                    \
 	X(nop, "nop; ret")                                                                         \
 	X(nop_66, ".byte 0x66,0x90; ret")                                                          \
+	X(nop_5, ".byte 0x0f,0x1f,0x44,0,0; ret")                                                  \
 	X(jmp_short, ".byte 0xeb,0; ret")                                                          \
 	X(jmp_near, ".byte 0xe9,0,0,0,0; ret")                                                     \
 	X(je_short, ".byte 0x74,0; ret")                                                           \
