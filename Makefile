@@ -70,7 +70,7 @@ $(B)/skel/%.skel.h: $(B)/bpf/%.bpf.o
 $(B)/bpf/bench/%.bpf.o: tests/bench/%.bpf.c
 	$(call msg,BPF,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) $(BPFFLAGS) -c -o $@ $<
+	$(Q)$(CLANG) $(BPFFLAGS) -MMD -MP -MT $@ -c -o $@ $<
 	$(Q)llvm-strip -g $@
 
 $(B)/skel/bench/%.skel.h: $(B)/bpf/bench/%.bpf.o
@@ -119,6 +119,7 @@ demo:
 
 check:
 	$(Q)scripts/setup build test
+	$(Q)scripts/setup vm || echo "check: the tests on old kernels will be skipped"
 	$(Q)$(MAKE) --no-print-directory all tools units fuzzers
 	$(Q)scripts/check
 
@@ -127,8 +128,16 @@ bench:
 	$(Q)$(MAKE) --no-print-directory all tools
 	$(Q)scripts/bench
 
+# The committed pages that are made from the tables in user/cli.
+pages: all
+	$(Q)$(B)/sonde help --markdown >docs/options.md
+	$(Q)$(B)/sonde help --man >docs/sonde.1
+
 install: all
 	install -D -m 755 $(B)/sonde $(DESTDIR)$(PREFIX)/bin/sonde
+	install -D -m 644 docs/sonde.1 $(DESTDIR)$(PREFIX)/share/man/man1/sonde.1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(B)/sonde help --bash-completion >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sonde
 	install -d $(DESTDIR)$(PREFIX)/share/sonde/recipes $(DESTDIR)$(PREFIX)/share/doc/sonde
 	install -m 644 $(wildcard recipes/*.recipe) $(DESTDIR)$(PREFIX)/share/sonde/recipes/
 	install -m 644 README.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/sonde/
@@ -139,6 +148,7 @@ clean:
 # The schema is built into its object by .incbin, which no -MMD sees.
 $(B)/obj/user/record/schema.o: user/record/schema.sql
 
--include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d)
+-include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/bpf/*/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d \
+         $(B)/bench/*.d)
 
-.PHONY: all tools units fuzzers setup demo check bench install clean
+.PHONY: all tools units fuzzers setup demo check bench pages install clean

@@ -16,6 +16,8 @@
 extern __u64 *bpf_session_cookie(void) __ksym __weak;
 extern bool bpf_session_is_return(void) __ksym __weak;
 
+#define CHUNK_MAPPED 2
+
 /* How far below a marked function's return address an inner call's may be. Bounds what a mark can
  * do that was never cleared (operator new that threw): wrappers have frames of under 200 bytes. */
 #define INNER_STACK_BYTES 512
@@ -61,8 +63,7 @@ const volatile struct sonde_alloc_geometry geometry SEC(".rodata.alloc") = {.tar
  * A note from entry to return, one word: bytes of the chunk that realloc was given, or the address
  * where posix_memalign will put its result (both below 2^47), and what the return must know.
  */
-#define NOTE_VALUE  ((1ull << 48) - 1)
-#define NOTE_TARGET 48 /* shift: 8 bits, the target's counters                            */
+#define NOTE_VALUE ((1ull << 48) - 1)
 #define NOTE_FREES                                                                                 \
 	(1ull << 56) /* realloc to size 0: no memory is no failure                      */
 #define NOTE_WRAPPED                                                                               \
@@ -78,6 +79,10 @@ static __always_inline struct sonde_alloc_row *row_of(__u32 target, __u32 op)
 {
 	__u32 i = sonde_alloc_row_index(lane(), geometry.targets, target, op);
 
+	if (target >= geometry.targets) {
+		count_drop(SONDE_LENS_ALLOC, SONDE_DROP_MAP_FULL);
+		return NULL;
+	}
 	return bpf_map_lookup_elem(&alloc_rows, &i);
 }
 
@@ -86,20 +91,19 @@ static __always_inline void add(__u64 *counter, __u64 n)
 	__sync_fetch_and_add(counter, n);
 }
 
-/* Is the current task a target with counters? Its number goes to *target. */
-static __always_inline bool ours(__u32 *target)
+/*
+ * Is sonde recording, and this thread? A link is bound to one process and its cookie says which, so
+ * the table of targets need not be asked.
+ */
+static __always_inline bool ours(void)
 {
-	struct sonde_target_slot *slot;
-	__u64 id;
+	struct sonde_control *c = gate_control();
 
-	slot = gate_target(&id);
-	if (!slot)
+	if (!c || !c->ready)
 		return false;
-	*target = slot->index;
-	if (*target < geometry.targets)
-		return true;
-	count_drop(SONDE_LENS_ALLOC, SONDE_DROP_MAP_FULL);
-	return false;
+	if (c->only_tid && c->only_tid != (__u32)bpf_get_current_pid_tgid())
+		return false;
+	return !c->only_comm || same_comm(c->comm);
 }
 
 static __always_inline struct alloc_thread *thread_find(void)
@@ -132,8 +136,8 @@ static __always_inline bool below(__u64 outer, __u64 sp)
 
 /* What a call asks for that will fail since its product overflows. */
 #define NO_SIZE (~0ull)
-/* More than an address space holds (2^47 bytes): such a call fails; it is counted, its bytes are not,
- * since a few of them would wrap the sum. */
+/* More than an address space holds (2^47 bytes): such a call fails; it is counted, its bytes are
+ * not, since a few of them would wrap the sum. */
 #define ABSURD(size) ((size) >> 47)
 
 /* a * b, or NO_SIZE. */
@@ -210,22 +214,25 @@ static __always_inline void count_call(__u32 target, __u32 op, __u64 size)
 
 /*
  * Bytes of the chunk behind a pointer of glibc's: the size is in the word before it, its lowest
- * three bits are flags. A chunk that is a mapping of its own (flag 2) begins `prev_size` bytes
- * earlier. This is what mallinfo2 adds up in uordblks and hblkhd.
+ * three bits are flags. A chunk that is a mapping of its own begins as many bytes earlier as the
+ * word before that says. This is what mallinfo2 adds up in uordblks and hblkhd.
  */
 static __always_inline __u64 chunk_bytes(__u64 ptr)
 {
-	struct {
-		__u64 prev_size, size;
-	} head;
+	__u64 size, before;
 
 	if (!ptr)
 		return 0;
-	if (bpf_probe_read_user(&head, sizeof(head), (void *)(ptr - sizeof(head)))) {
-		count_drop(SONDE_LENS_ALLOC, SONDE_DROP_COPY_FAULT);
-		return 0;
-	}
-	return (head.size & ~7ull) + (head.size & 2 ? head.prev_size : 0);
+	if (bpf_probe_read_user(&size, sizeof(size), (void *)(ptr - 8)))
+		goto fault;
+	if (!(size & CHUNK_MAPPED))
+		return size & ~7ull;
+	if (bpf_probe_read_user(&before, sizeof(before), (void *)(ptr - 16)))
+		goto fault;
+	return (size & ~7ull) + before;
+fault:
+	count_drop(SONDE_LENS_ALLOC, SONDE_DROP_COPY_FAULT);
+	return 0;
 }
 
 /* Was this call of the allocator made by the operator new that the thread is in? Then it is done.
@@ -255,11 +262,11 @@ static __always_inline bool from_delete(struct alloc_thread *t, __u64 sp, __u64 
  */
 static __always_inline __u64 begin(struct pt_regs *ctx, __u64 cookie, bool pair)
 {
-	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie), target;
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie), target = SONDE_ALLOC_COOKIE_TARGET(cookie);
 	__u64 sp = PT_REGS_SP(ctx), size, note;
 	struct alloc_thread *t;
 
-	if (!ours(&target))
+	if (!ours())
 		return 0;
 	t = thread_find();
 	if (t && t->sp && below(t->sp, sp)) {
@@ -267,7 +274,7 @@ static __always_inline __u64 begin(struct pt_regs *ctx, __u64 cookie, bool pair)
 		return 0;
 	}
 	size = requested(ctx, op);
-	note = NOTE_SEEN | (__u64)target << NOTE_TARGET;
+	note = NOTE_SEEN;
 	if (t && from_new(t, sp, size))
 		note |= NOTE_WRAPPED;
 	if (note & NOTE_WRAPPED)
@@ -308,12 +315,12 @@ static __always_inline __u64 result(struct pt_regs *ctx, __u32 op, __u64 note)
 
 /* A failed operator new asks again after its handler: that call is still its own. */
 static __always_inline void count_failure(struct pt_regs *ctx, struct sonde_alloc_row *row,
-					  __u64 note)
+					  __u32 target, __u64 note)
 {
 	struct alloc_thread *t;
 
 	if (note & NOTE_WRAPPED) {
-		row = row_of(note >> NOTE_TARGET & 0xff, SONDE_ALLOC_NEW);
+		row = row_of(target, SONDE_ALLOC_NEW);
 		t = thread_find();
 		if (t)
 			t->wrap_sp = PT_REGS_SP(ctx);
@@ -322,10 +329,11 @@ static __always_inline void count_failure(struct pt_regs *ctx, struct sonde_allo
 		add(&row->failed, 1);
 }
 
-static __always_inline void finish(struct pt_regs *ctx, __u32 op, __u64 note)
+static __always_inline void finish(struct pt_regs *ctx, __u64 cookie, __u64 note)
 {
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie), target = SONDE_ALLOC_COOKIE_TARGET(cookie);
 	__u64 ptr = result(ctx, op, note);
-	struct sonde_alloc_row *row = row_of(note >> NOTE_TARGET & 0xff, op);
+	struct sonde_alloc_row *row = row_of(target, op);
 
 	if (!row)
 		return;
@@ -334,7 +342,7 @@ static __always_inline void finish(struct pt_regs *ctx, __u32 op, __u64 note)
 	if (takes_old(op) && (ptr || note & NOTE_FREES))
 		add(&row->chunk_out, note & NOTE_VALUE);
 	if (!ptr && !(note & NOTE_FREES))
-		count_failure(ctx, row, note);
+		count_failure(ctx, row, target, note);
 }
 
 /* Entry and return in one, where the kernel has it: the note travels in the session's own word. */
@@ -349,7 +357,7 @@ int alloc_session(struct pt_regs *ctx)
 		*note = begin(ctx, cookie, false);
 		return !*note; /* 1: let it return unseen, for half the price */
 	}
-	finish(ctx, op, *note);
+	finish(ctx, cookie, *note);
 	if (op != SONDE_ALLOC_MALLOC) {
 		t = thread_find();
 		if (t)
@@ -369,20 +377,20 @@ int alloc_entry(struct pt_regs *ctx)
 SEC("?uprobe")
 int alloc_return(struct pt_regs *ctx)
 {
-	__u32 op = SONDE_ALLOC_COOKIE_OP(bpf_get_attach_cookie(ctx));
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie);
 	struct alloc_thread *t = thread_find();
 	__u64 sp = PT_REGS_SP(ctx) - sizeof(__u64);
-	__u32 target;
 
 	if (!t || !t->sp) {
-		if (ours(&target))
+		if (ours())
 			count_drop(SONDE_LENS_ALLOC, SONDE_DROP_NO_ENTRY);
 		return 0;
 	}
 	if (t->sp != sp || t->op != op)
 		return 0; /* of an inner call */
 	t->sp = 0;
-	finish(ctx, op, t->note);
+	finish(ctx, cookie, t->note);
 	return 0;
 }
 
@@ -393,11 +401,10 @@ int alloc_free(struct pt_regs *ctx)
 	__u64 sp = frame(ctx, cookie);
 	struct sonde_alloc_row *row;
 	struct alloc_thread *t;
-	__u32 target;
 
-	if (!ours(&target))
+	if (!ours())
 		return 0;
-	row = row_of(target, SONDE_ALLOC_FREE);
+	row = row_of(SONDE_ALLOC_COOKIE_TARGET(cookie), SONDE_ALLOC_FREE);
 	if (!row)
 		return 0;
 	t = thread_find();
@@ -419,11 +426,11 @@ SEC("?uprobe")
 int alloc_wrapper(struct pt_regs *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx), value = PT_REGS_PARM1(ctx);
-	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie), target;
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie), target = SONDE_ALLOC_COOKIE_TARGET(cookie);
 	__u64 sp = frame(ctx, cookie);
 	struct alloc_thread *t;
 
-	if (!ours(&target))
+	if (!ours())
 		return 0;
 	t = thread_make();
 	/* new[] runs new, sized delete runs delete: the outer one has counted. */
@@ -446,9 +453,10 @@ int alloc_wrapper(struct pt_regs *ctx)
 SEC("?uprobe")
 int alloc_count(struct pt_regs *ctx)
 {
-	__u32 op = SONDE_ALLOC_COOKIE_OP(bpf_get_attach_cookie(ctx)), target;
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie);
 
-	if (ours(&target))
-		count_call(target, op, requested(ctx, op));
+	if (ours())
+		count_call(SONDE_ALLOC_COOKIE_TARGET(cookie), op, requested(ctx, op));
 	return 0;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Queries, from the socket: when data was ready, when the server read it, when its answer was handed
- * to the kernel. State lives in socket storage: it is there only for sockets that a target accepted
- * (children inherit it from the listener), so everybody else's traffic costs one look-up.
+ * Queries, from the socket: when data was ready, when the server read it, when its answer was
+ * handed to the kernel. State lives in socket storage: it is there only for sockets that a target
+ * accepted (children inherit it from the listener), so everybody else's traffic costs one look-up.
  */
-#include "lib/conn.bpf.h"
+#include "lib/syscall.bpf.h"
 #include <bpf/bpf_endian.h>
 
 #define AF_UNIX	    1
@@ -31,7 +31,8 @@ struct {
 	__type(value, __u8);
 } query_ports SEC(".maps");
 
-/* Addresses (struct unix_address *) that a target listens on; an accepted socket shares its listener's. */
+/* Addresses (struct unix_address *) that a target listens on; an accepted socket shares its
+ * listener's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -114,6 +115,8 @@ static __always_inline struct sonde_conn *conn_of(struct sock *sk)
 	}
 	if (c && !c->span.conn)
 		conn_identify(c, sk);
+	if (c)
+		query_count(SONDE_QUERY_RUNS, 1);
 	return c;
 }
 
@@ -126,6 +129,23 @@ static __always_inline void conn_io_init(struct sonde_conn_io *w, struct sonde_c
 	w->len = ret;
 	w->text_bytes = cfg.text_bytes;
 	conn_locate(w, regs->orig_ax, regs->si);
+}
+
+/*
+ * When the bytes left. The tracepoint comes after the peer was woken, and on a busy machine the
+ * server may be preempted in between; TCP notes when it last transmitted (tcp_wstamp_ns, set in
+ * __tcp_transmit_skb()). An older time than the request's means that these bytes wait (cork, full
+ * window).
+ */
+static __always_inline __u64 sent_ns(struct sonde_conn *c, struct sock *sk, __u64 now)
+{
+	__u64 sent = 0;
+
+	if (c->flags & SONDE_CONN_UNIX)
+		return now;
+	if (bpf_core_field_exists(struct tcp_sock, tcp_wstamp_ns))
+		sent = BPF_CORE_READ((struct tcp_sock *)sk, tcp_wstamp_ns);
+	return sent > c->span.request_end_ns && sent >= c->span.last_ns && sent < now ? sent : now;
 }
 
 SEC("?tp_btf/sock_recv_length")
@@ -164,6 +184,7 @@ int BPF_PROG(query_send, struct sock *sk, int ret, int flags)
 		return 0;
 	}
 	conn_io_init(&w, c, ret);
+	w.now = sent_ns(c, sk, w.now);
 	conn_sent(&w);
 	return 0;
 }
@@ -177,6 +198,7 @@ int BPF_PROG(query_ready, const struct sock *sk)
 
 	if (!c || sk->__sk_common.skc_state == TCP_LISTEN || !gate_ready())
 		return 0;
+	query_count(SONDE_QUERY_RUNS, 1);
 	now = bpf_ktime_get_ns();
 	if (!c->ready_ns)
 		c->ready_ns = now;
@@ -195,19 +217,28 @@ int BPF_PROG(query_close, struct sock *sk)
 	return 0;
 }
 
-static __always_inline void seed_listener(struct sock *sk)
+/* Remember what its children will be known by. */
+static __always_inline void seed_address(struct sock *sk)
 {
 	__u16 port = sk->__sk_common.skc_num;
-	struct sonde_conn *c;
 	__u8 one = 1;
 	__u64 addr;
 
 	if (sk->__sk_common.skc_family == AF_UNIX) {
 		addr = unix_address(sk);
 		bpf_map_update_elem(&query_unix, &addr, &one, BPF_ANY);
-		return;
+	} else {
+		bpf_map_update_elem(&query_ports, &port, &one, BPF_ANY);
 	}
-	bpf_map_update_elem(&query_ports, &port, &one, BPF_ANY);
+}
+
+static __always_inline void seed_listener(struct sock *sk)
+{
+	struct sonde_conn *c;
+
+	seed_address(sk);
+	if (sk->__sk_common.skc_family == AF_UNIX)
+		return; /* a unix socket's children are made afresh, not cloned */
 	c = bpf_sk_storage_get(&conn, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (c)
 		c->flags = SONDE_CONN_FRESH | SONDE_CONN_LISTENER;
@@ -219,8 +250,7 @@ static __always_inline void seed_listener(struct sock *sk)
  * Walk the target's sockets: mark its listeners, then (a second run) the connections they accepted
  * before. Outgoing connections of the daemon have a port of their own and are left alone.
  */
-SEC("?iter/task_file")
-int query_seed(struct bpf_iter__task_file *ctx)
+static __always_inline struct sock *seed_socket(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
@@ -229,15 +259,23 @@ int query_seed(struct bpf_iter__task_file *ctx)
 	__u32 tgid;
 
 	if (!task || !file)
-		return 0;
+		return NULL;
 	tgid = task->tgid;
 	if (!bpf_map_lookup_elem(&targets, &tgid))
-		return 0;
+		return NULL;
 	socket = bpf_sock_from_file(file);
 	if (!socket)
-		return 0;
+		return NULL;
 	sk = socket->sk;
-	if (!sk || !known_family(sk) || sk->sk_type != SOCK_STREAM)
+	return sk && known_family(sk) && sk->sk_type == SOCK_STREAM ? sk : NULL;
+}
+
+SEC("?iter/task_file")
+int query_seed(struct bpf_iter__task_file *ctx)
+{
+	struct sock *sk = seed_socket(ctx);
+
+	if (!sk)
 		return 0;
 	if (sk->__sk_common.skc_state == TCP_LISTEN)
 		seed_listener(sk);
@@ -246,17 +284,41 @@ int query_seed(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-/* ---- handlers, from recipes: entry probes only ---- */
-
-static __always_inline __u64 handler_arg(struct pt_regs *ctx, int arg)
+/* The same where connections are known by descriptor. */
+SEC("?iter/task_file")
+int query_seed_fd(struct bpf_iter__task_file *ctx)
 {
-	return arg == 0 ? ctx->di : arg == 1 ? ctx->si : arg == 2 ? ctx->dx : arg == 3 ? ctx->cx : 0;
+	struct task_struct *task = ctx->task;
+	struct sock *sk = seed_socket(ctx);
+	struct sonde_conn *c;
+	__u64 key;
+
+	if (!sk || !task)
+		return 0;
+	if (sk->__sk_common.skc_state == TCP_LISTEN) {
+		seed_address(sk);
+		return 0;
+	}
+	key = (__u64)task->tgid << 32 | ctx->fd;
+	if (!server_side(sk) || bpf_map_lookup_elem(&conn_fds, &key))
+		return 0;
+	c = conn_fd_add(key, 0);
+	if (c)
+		conn_identify(c, sk);
+	return 0;
 }
 
-static __always_inline void handler_word(struct pt_regs *ctx, const struct sonde_query_field *f, void *dst,
-					 __u32 size)
+/* ---- handlers, from recipes: entry probes only ---- */
+
+/* The argument registers, copied: the context takes no variable offset. */
+struct handler_args {
+	__u64 reg[4];
+};
+
+static __always_inline void handler_word(const struct handler_args *a,
+					 const struct sonde_query_field *f, void *dst, __u32 size)
 {
-	if (f->arg >= 0 && bpf_probe_read_user(dst, size, (void *)(handler_arg(ctx, f->arg) + f->offset)))
+	if (f->arg >= 0 && bpf_probe_read_user(dst, size, (void *)(a->reg[f->arg & 3] + f->offset)))
 		count_drop(SONDE_LENS_QUERY, SONDE_DROP_COPY_FAULT);
 }
 
@@ -278,10 +340,11 @@ int query_execute(struct pt_regs *ctx)
 SEC("?uprobe")
 int query_log(struct pt_regs *ctx)
 {
+	struct handler_args args = {{ctx->di, ctx->si, ctx->dx, ctx->cx}};
 	__u32 slot = bpf_get_attach_cookie(ctx) >> 8;
 	struct sonde_query_handler *h;
 	struct task_span *t;
-	__u64 id, text = 0;
+	__u64 id, us = 0, text = 0;
 
 	if (!gate_current(&id))
 		return 0;
@@ -291,13 +354,17 @@ int query_log(struct pt_regs *ctx)
 	if (!t || !h)
 		return 0;
 	t->hits++;
-	handler_word(ctx, &h->wall_ms, &t->wall_ms, sizeof(t->wall_ms));
-	handler_word(ctx, &h->found, &t->found, sizeof(t->found));
+	if (h->wall_us.arg >= 0) {
+		handler_word(&args, &h->wall_us, &us, sizeof(us));
+		t->wall_ms = us / 1000;
+	}
+	handler_word(&args, &h->wall_ms, &t->wall_ms, sizeof(t->wall_ms));
+	handler_word(&args, &h->found, &t->found, sizeof(t->found));
 	if (h->index.arg < 0)
 		return 0;
-	text = handler_arg(ctx, h->index.arg) + h->index.offset;
+	text = args.reg[h->index.arg & 3] + h->index.offset;
 	if (h->index.deref)
-		handler_word(ctx, &h->index, &text, sizeof(text));
+		handler_word(&args, &h->index, &text, sizeof(text));
 	if (text && bpf_probe_read_user_str(t->index, sizeof(t->index), (void *)text) < 0)
 		t->index[0] = 0;
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 4, of the query lens: the connection state machine in the kernel. User memory is the server's
- * own buffer, found through the registers that the system call saved; a finished span goes to the
- * histograms, which are complete whatever the ring does, and then to the ring.
+ * Layer 4, of the query lens: the connection state machine in the kernel. User memory is the
+ * server's own buffer, found through the registers that the system call saved; a finished span goes
+ * to the histograms, which are complete whatever the ring does, and then to the ring.
  */
 #ifndef SONDE_BPF_CONN_H
 #define SONDE_BPF_CONN_H
@@ -93,7 +93,7 @@ static __always_inline void conn_account(const struct sonde_ev_span *s, __u64 du
 	query_count(SONDE_QUERY_SPANS, 1);
 	query_count(SONDE_QUERY_BYTES_IN, s->bytes_in);
 	query_count(SONDE_QUERY_BYTES_OUT, s->bytes_out);
-	if (s->proto == SONDE_PROTO_MYSQL && s->command == SONDE_MYSQL_QUERY)
+	if (s->command == (s->proto == SONDE_PROTO_MYSQL ? SONDE_MYSQL_QUERY : SONDE_API_SPHINXQL))
 		query_count(SONDE_QUERY_TEXT_SPANS, 1);
 	if (s->status == SONDE_SPAN_NO_REPLY) {
 		query_count(SONDE_QUERY_NO_REPLY, 1);
@@ -124,7 +124,9 @@ static __always_inline void conn_env_emit(struct sonde_conn *c)
 	conn_account(s, duration);
 	if (!cfg.span_events)
 		return;
-	if (cfg.slower_than_ns && duration < cfg.slower_than_ns) {
+	/* A PREPARE is always told: without it an EXECUTE has no text. */
+	if (cfg.slower_than_ns && duration < cfg.slower_than_ns &&
+	    !(s->proto == SONDE_PROTO_MYSQL && s->command == SONDE_MYSQL_PREPARE)) {
 		query_count(SONDE_QUERY_SLOW_SKIPPED, 1);
 		return;
 	}
@@ -188,8 +190,8 @@ static __always_inline void conn_first_iovec(struct sonde_conn_io *w, __u64 iov)
 
 /*
  * Where the bytes of a read or write of system call @nr are in user memory; @arg is its second
- * argument. What lies beyond the first iovec is not looked at; for a call that has no buffer (sendfile,
- * io_uring) w->seen stays 0.
+ * argument. What lies beyond the first iovec is not looked at; for a call that has no buffer
+ * (sendfile, io_uring) w->seen stays 0.
  */
 static __always_inline void conn_locate(struct sonde_conn_io *w, long nr, __u64 arg)
 {

@@ -60,13 +60,17 @@ sonde_alloc_bucket_index(sonde_u32 lane, sonde_u32 targets, sonde_u32 target, so
 	return (lane * targets + target) * SONDE_HIST_BUCKETS + bucket;
 }
 
-/* Cookie of a site: operation, flags, and how far the stack pointer is below the return address. */
-#define SONDE_ALLOC_COOKIE_OP(c) ((sonde_u32)(c)&0xff)
-#define SONDE_ALLOC_COOKIE_SP(c) ((sonde_u32)((c) >> 16) & 0xffff)
-#define SONDE_ALLOC_COOKIE_ALIGNED                                                                 \
-	(1u << 8) /* operator new with an alignment as second argument   */
-#define SONDE_ALLOC_COOKIE(op, aligned, sp_delta)                                                  \
+/*
+ * Cookie of a site: the operation, a flag, how far the stack pointer is below the return address, and
+ * the target's number (a link is bound to one process, so its cookie can say which).
+ */
+#define SONDE_ALLOC_COOKIE_OP(c)     ((sonde_u32)(c)&0xff)
+#define SONDE_ALLOC_COOKIE_SP(c)     ((sonde_u32)((c) >> 16) & 0xffff)
+#define SONDE_ALLOC_COOKIE_TARGET(c) ((sonde_u32)((c) >> 32))
+/* operator new whose second argument is an alignment */
+#define SONDE_ALLOC_COOKIE_ALIGNED   (1u << 8)
+#define SONDE_ALLOC_COOKIE(op, aligned, sp_delta, target)                                          \
 	((sonde_u64)(op) | ((aligned) ? SONDE_ALLOC_COOKIE_ALIGNED : 0) |                          \
-	 (sonde_u64)((sp_delta)&0xffff) << 16)
+	 (sonde_u64)((sp_delta)&0xffff) << 16 | (sonde_u64)(target) << 32)
 
 #endif

@@ -101,7 +101,8 @@ struct sonde_ev_span {
 	sonde_u32 handler_hits; /* LogQuery hits inside this query (a batch has several)             */
 	sonde_u32 request_len;	/* bytes of the body on the wire                                     */
 	sonde_u32 text_len;
-	sonde_u32 error; /* protocol's error code when status is ERROR                               */
+	sonde_u32 error; /* protocol's error code when status is ERROR; the statement's id when a
+			  * PREPARE succeeded                                                        */
 	sonde_u32 flags; /* enum sonde_span_flag                                                     */
 	sonde_u16 command; /* the protocol's number (MySQL COM_*, SphinxAPI SEARCHD_COMMAND_*)       */
 	sonde_u16 version; /* SphinxAPI: version of the command                                      */

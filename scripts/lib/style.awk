@@ -32,6 +32,8 @@ BEGIN {
 	layer["filter"] = 1
 	layer["span"] = layer["stack"] = 2
 	layer["emit"] = 3
+	layer["conn"] = 4
+	layer["syscall"] = 5
 
 	max_function = 80
 	max_file = 600

@@ -3,7 +3,7 @@
 # The fault lens against programs that take a known number of faults (tests/harness/faultwork.c).
 
 setup() {
-	B=${B:-build}
+	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
 	mkfifo "$T/go"
 }
@@ -31,7 +31,8 @@ observe() {
 	work_pid=$!
 	exec 9>"$T/go"
 	until_line "$T/work" ^ready "$work_pid"
-	"$B/sonde" stat -p "$(awk '/^ready/{print $2}' "$T/work")" --lens fault -i 100ms --json \
+	"$B/sonde" stat -p "$(awk '/^ready/{print $2}' "$T/work")" "${options[@]}" --lens fault \
+		-i 100ms --json \
 		>"$T/out" 2>"$T/err" 3>&- 9>&- &
 	sonde_pid=$!
 	until_line "$T/out" interval "$sonde_pid"
@@ -52,7 +53,8 @@ worked() { # NAME: what faultwork printed
 }
 
 count() { # SERIES
-	jq --arg s "$1" '[.metrics[] | select(.name == "fault.count" and .label == $s) | .value] | add // 0' "$T/json"
+	jq --arg s "$1" '[.metrics[] | select(.name == "fault.count" and .label == $s) | .value] |
+		add // 0' "$T/json"
 }
 
 drops() { # CAUSE
@@ -81,8 +83,9 @@ near() {
 
 @test "the histogram holds every fault, and its sum is the time" {
 	observe base 16
-	n=$(jq '[.histograms[] | select(.name == "fault.latency" and .label == "base.minor") | .count] | add' "$T/json")
-	mean=$(jq '.histograms[] | select(.name == "fault.latency" and .label == "base.minor") | .mean' "$T/json")
+	hist='.histograms[] | select(.name == "fault.latency" and .label == "base.minor")'
+	n=$(jq "[$hist | .count] | add" "$T/json")
+	mean=$(jq "$hist | .mean" "$T/json")
 	time=$(jq '.metrics[] | select(.name == "fault.time" and .label == "base.minor") | .value' "$T/json")
 	[ "$n" = "$(count base.minor)" ]
 	jq -en --argjson n "$n" --argjson m "$mean" --argjson t "$time" '($n * $m / $t - 1) | fabs < 0.02'
@@ -110,6 +113,22 @@ near() {
 	near "$(count base.minor)" 32768
 }
 
+@test "with --children each child's faults are its own" {
+	options=(--children)
+	observe children 4
+	# A child begins with copies of pages that it shares with its parent: some dozens of faults.
+	mine=$(jq -c '[.metrics[] | select(.name == "fault.count" and .label == "base.minor") |
+		.value - 512 | select(. >= 0 and . < 200)]' "$T/json")
+	echo "$mine"
+	[ "$(jq length <<<"$mine")" = 4 ]
+	[ "$(drops no_end)" = 0 ]
+}
+
+@test "without --children they are not counted" {
+	observe children 4
+	[ "$(count base.minor)" -lt 200 ]
+}
+
 @test "populated pages raise no fault" {
 	observe populate 16
 	near "$(count base.minor)" 0
@@ -120,6 +139,25 @@ near() {
 	[ "$(drops no_end)" = 16 ]
 	near "$(count base.minor)" 32
 	[ "$(count base.minor)" -le 36 ]
+}
+
+@test "without typed tracepoints the raw ones count the same" {
+	export SONDE_WITHOUT=tp_btf
+	observe base 16
+	near "$(count base.minor)" 8192
+	[ "$(jq '[.meta | .. | strings | select(contains("fault_user_raw"))] | length' "$T/json")" -gt 0 ]
+}
+
+@test "without the software events faults are only counted, and that is told" {
+	export SONDE_WITHOUT=perf_sw
+	observe base 16
+	near "$(count unsized)" 8192
+	[ "$(count base.minor)" = 0 ]
+	jq -e '.metrics[] | select(.name == "fault.time") | has("value") | not' "$T/json"
+	jq -e '.metrics[] | select(.name == "fault.time") | .absent' "$T/json"
+	jq -e '[.notes[] | select(.level == "degraded" and (.what | contains("no fault latency")))] |
+		length == 1' "$T/json"
+	[ "$(drops no_end)" = 0 ]
 }
 
 @test "nothing else is dropped" {
@@ -140,7 +178,8 @@ near() {
 @test "a huge page that the memory cgroup refuses is not counted as one" {
 	grep -q '\[never\]' /sys/kernel/mm/transparent_hugepage/enabled && skip "huge pages are off (never)"
 	local group=/sys/fs/cgroup/memory/sonde-test-$$
-	mkdir "$group" 2>/dev/null && [ -e "$group/memory.limit_in_bytes" ] || skip "no memory cgroup (v1) here"
+	mkdir "$group" 2>/dev/null && [ -e "$group/memory.limit_in_bytes" ] ||
+		skip "no memory cgroup (v1) here"
 	restore="rmdir $group"
 	echo 1600000 >"$group/memory.limit_in_bytes"
 	launch=(bash -c 'echo $BASHPID >'"$group"'/cgroup.procs; exec "$0" "$@"')

@@ -19,6 +19,7 @@
 static const char *const seeds[] = {
 	"-p",
 	"812",
+	"1,22,333",
 	"--pid=1",
 	"-n",
 	"searchd",

@@ -10,6 +10,7 @@
  *     mthp       16: of 64 KiB, in a mapping where 2 MiB do not fit; 64 KiB must be enabled
  *     kernel    512: 4 KiB pages that read(2) is the first to touch
  *     cow       512: 4 KiB pages written after fork()
+ *     children  512: 4 KiB pages, each 2 MiB in a child of its own that lives as long as we do
  *     populate  512: 4 KiB pages brought in by madvise, without any exception
  *     refused     2: and one refused access that a SIGSEGV handler mends
  *     major       1: a page of a file that is not in the page cache
@@ -119,6 +120,34 @@ static void work_cow(void)
 	waitpid(child, NULL, 0);
 }
 
+static void work_children(void)
+{
+	size_t children = count;
+	int done[2], end[2];
+	char byte;
+
+	if (pipe(done) || pipe(end))
+		die("pipe");
+	count = 1;
+	for (size_t i = 0; i < children; i++) {
+		pid_t child = fork();
+
+		if (child < 0)
+			die("fork");
+		if (child)
+			continue;
+		close(end[1]);
+		work_base();
+		if (write(done[1], "x", 1) != 1 || read(end[0], &byte, 1))
+			_exit(1);
+		_exit(0);
+	}
+	for (size_t i = 0; i < children; i++)
+		if (read(done[0], &byte, 1) != 1)
+			die("read");
+	count = children; /* they end with us, who hold the last writer of `end` */
+}
+
 static void work_populate(void)
 {
 	if (madvise(region(MADV_NOHUGEPAGE), count * HUGE, MADV_POPULATE_WRITE))
@@ -204,6 +233,7 @@ static const struct kind {
 	{"mthp", NULL, work_mthp, HUGE / 2 / (16 * PAGE)},
 	{"kernel", NULL, work_kernel, PER_HUGE},
 	{"cow", prepare_cow, work_cow, PER_HUGE},
+	{"children", NULL, work_children, PER_HUGE},
 	{"populate", NULL, work_populate, PER_HUGE},
 	{"refused", NULL, work_refused, 2},
 	{"major", map_uncached_file, work_major, 1},

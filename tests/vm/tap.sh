@@ -43,3 +43,27 @@ until_line() {
 	done
 	return 1
 }
+
+# observe_program SONDE-OPTIONS PROGRAM ARGUMENT...: run a test program that says "ready PID", works when
+# it gets a line and says "done", under sonde stat. What it said is in /tmp/work, the summary in /tmp/json.
+observe_program() {
+	options=$1
+	shift
+	rm -f /tmp/go /tmp/work /tmp/stat
+	mkfifo /tmp/go
+	"$@" </tmp/go >/tmp/work &
+	work_pid=$!
+	exec 9>/tmp/go
+	until_line /tmp/work ^ready
+	# shellcheck disable=SC2086 # options are words
+	sonde stat -p $work_pid $options -i 200ms --json >/tmp/stat 2>/tmp/stat.err 9>&- &
+	sonde_pid=$!
+	until_line /tmp/stat interval || cat /tmp/stat.err >&2
+	echo >&9
+	until_line /tmp/work ^done
+	kill -INT $sonde_pid
+	wait $sonde_pid
+	exec 9>&-
+	wait $work_pid
+	grep '"summary"' /tmp/stat >/tmp/json
+}

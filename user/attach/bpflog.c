@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * libbpf's messages are for developers: they go one level lower than it says. When the verifier refuses a
- * program libbpf prints its whole log as one warning; the last lines of that are kept, for they hold the
- * reason.
+ * libbpf's messages are for developers: they go one level lower than it says. When the verifier
+ * refuses a program libbpf prints its whole log as one warning; the last lines of that are kept,
+ * for they hold the reason.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,7 +41,8 @@ static int print(enum libbpf_print_level level, const char *fmt, va_list ap)
 	sonde_autofree char *text = NULL;
 	int len;
 
-	if (level == LIBBPF_DEBUG || (level == LIBBPF_INFO && sonde_log_get_level() < SONDE_LOG_DEBUG))
+	if (level == LIBBPF_DEBUG ||
+	    (level == LIBBPF_INFO && sonde_log_get_level() < SONDE_LOG_DEBUG))
 		return 0;
 	len = vasprintf(&text, fmt, ap);
 	if (len < 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The judgement that sonde harms its target. Pure: time and figures come in, the answer goes out. What
- * matters is an unbroken stretch, so one good interval starts the clock anew.
+ * The judgement that sonde harms its target. Pure: time and figures come in, the answer goes out.
+ * What matters is an unbroken stretch, so one good interval starts the clock anew.
  */
 #include "attach/budget.h"
 

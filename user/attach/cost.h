@@ -11,19 +11,26 @@
 #include "attach/hook.h"
 
 struct sonde_calibration {
-	/* ns a hit, by link kind and instruction kind; 0 = not calibrated (kind not available) */
+	/*
+	 * ns a hit, by link kind and instruction kind (kernel kinds: the same twice); 0: not calibrated,
+	 * since the kind is not available. A return side is what it adds to its entry side.
+	 */
 	double hit_ns[SONDE_LINK__MAX][2];
 	uint64_t took_ns;
 };
 
 /*
- * Calibrate the link kinds that @plan uses (all available ones for NULL). Takes about 30 ms a kind.
- * 0 or -errno (logged). Kernel tracepoint kinds are measured on a syscall pair of the child.
+ * Calibrate the link kinds that @plan uses (all available ones for NULL). Measures about 20 ms a kind;
+ * taking the probes off again takes the kernel as long or longer. 0, or -errno (logged) when it could not
+ * begin; a kind that could not be measured is warned of and stays 0.
  */
 struct sonde_plan;
 int sonde_calibrate(const struct sonde_plan *plan, struct sonde_calibration *out);
 
-/* Cost in ns of one operation at each site of @item, summed over entry and return. */
+/*
+ * ns of one operation at the first site of @item, entry and return together: a lens lists the site that is
+ * hit most often first.
+ */
 struct sonde_plan_item;
 double sonde_cost_per_hit(const struct sonde_calibration *c, const struct sonde_plan_item *item);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The engine's objects: shared maps first, then one BPF object a lens, so that a program the verifier
- * refuses does not take the other lenses with it. A program is loaded for exactly one kind of link, so
- * the plan comes before the load.
+ * The engine's objects: shared maps first, then one BPF object a lens, so that a program the
+ * verifier refuses does not take the other lenses with it. A program is loaded for exactly one kind
+ * of link, so the plan comes before the load.
  */
 #include <errno.h>
 #include <string.h>
@@ -51,18 +51,19 @@ static void raise_fd_limit(void)
 	setrlimit(RLIMIT_NOFILE, &lim);
 }
 
+/* The verifier's EACCES is no matter of rights: the kernel cannot run the program. */
 static int load_error(int err, const char *what)
 {
 	const char *log = sonde_bpflog_verifier();
 
+	if (*log)
+		return sonde_err(EOPNOTSUPP,
+				 "cannot load %s: the kernel's verifier refused a program; please "
+				 "report this; its last words:\n%s",
+				 what, log);
 	if (err == -EPERM)
 		return sonde_err(err, "cannot load %s: not permitted; %s", what,
 				 sonde_feature_remedy(SONDE_FEAT_BPF));
-	if (*log)
-		return sonde_err(err,
-				 "cannot load %s: the kernel's verifier refused it (%s); its last "
-				 "words:\n%s",
-				 what, strerror(-err), log);
 	return sonde_err(err, "cannot load %s: %s; -vv shows libbpf's messages", what,
 			 strerror(-err));
 }
@@ -164,10 +165,10 @@ static int configure(struct sonde_engine *e, struct bpf_object *obj, const char 
 	if (map)
 		err = bpf_map__set_initial_value(map, &e->config, sizeof(e->config));
 	if (err)
-		return sonde_err(err, "lens %s: its configuration has another layout: %s; build again",
+		return sonde_err(err,
+				 "lens %s: its configuration has another layout: %s; build again",
 				 name, strerror(-err));
-	bpf_object__for_each_program(prog, obj)
-		bpf_program__set_autoload(prog, false);
+	bpf_object__for_each_program(prog, obj) bpf_program__set_autoload(prog, false);
 	return share_maps(e, obj, name);
 }
 

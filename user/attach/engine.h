@@ -6,8 +6,8 @@
  *
  * `activate` and `pause` move only the gate in the control map: instant, but a trap is still paid.
  * `attach` and `detach` create and close links: slow (a close was measured at up to 0.8 s), but then
- * nothing is paid. Links of guarded hooks live in a small child with a kill timer, so that a sonde that
- * is killed, stopped or frozen loses them by the deadline.
+ * nothing is paid. Uprobe links live in a small child; for guarded hooks it has a kill timer, so that a
+ * sonde that is killed, stopped or frozen loses them by the deadline. Targets are added before attach.
  */
 #ifndef SONDE_ATTACH_ENGINE_H
 #define SONDE_ATTACH_ENGINE_H
@@ -27,7 +27,9 @@ struct sonde_engine_maps {
 	int events, drops, control, targets, span; /* fds, owned by the engine                        */
 };
 
-int sonde_engine_new(struct sonde_engine **out, const struct sonde_config *config, uint32_t ring_bytes);
+/* @ring_bytes: 0 for the default; else a power of two of whole pages. 0 or -errno (logged). */
+int sonde_engine_new(struct sonde_engine **out, const struct sonde_config *config,
+		     uint32_t ring_bytes);
 void sonde_engine_free(struct sonde_engine **engine); /* detaches first */
 
 const struct sonde_engine_maps *sonde_engine_maps(const struct sonde_engine *e);
@@ -36,8 +38,8 @@ const struct sonde_engine_maps *sonde_engine_maps(const struct sonde_engine *e);
  * Open one lens's object from ELF bytes: shared maps are reused, `.rodata.sonde_cfg` is set, every
  * program's autoload is off until load. *obj is owned by the engine. 0 or -errno (logged).
  */
-int sonde_engine_open(struct sonde_engine *e, int lens, const char *name, const void *elf, size_t size,
-		      struct bpf_object **obj);
+int sonde_engine_open(struct sonde_engine *e, int lens, const char *name, const void *elf,
+		      size_t size, struct bpf_object **obj);
 
 /*
  * Load every opened object with just the programs that @plan names (attach types set first), or with
@@ -56,8 +58,8 @@ int sonde_engine_attach(struct sonde_engine *e, const struct sonde_plan *plan, i
 			uint64_t guard_ns, uint64_t guard_max_ns, uint64_t *took_ns);
 /* The guard's heartbeat: call at least every guard_ns / 4. */
 void sonde_engine_beat(struct sonde_engine *e);
-/* True while the guard child lives (or was never needed). */
-bool sonde_engine_guard_alive(const struct sonde_engine *e);
+/* True while the children that hold uprobe links live (or were never needed). */
+bool sonde_engine_guard_alive(struct sonde_engine *e);
 /* Close the links of one lens, or of all (-1). Blocks while the kernel works. */
 int sonde_engine_detach(struct sonde_engine *e, int lens, uint64_t *took_ns);
 

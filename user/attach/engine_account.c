@@ -30,9 +30,8 @@ static uint64_t recursion_of(struct bpf_object *obj)
 	struct bpf_prog_info info;
 	uint64_t sum = 0;
 
-	bpf_object__for_each_program(prog, obj)
-		if (!prog_info(prog, &info))
-			sum += info.recursion_misses;
+	bpf_object__for_each_program(prog, obj) if (!prog_info(prog, &info)) sum +=
+		info.recursion_misses;
 	return sum;
 }
 
@@ -82,8 +81,8 @@ int sonde_engine_run_iter(struct sonde_engine *e, int lens, const char *program,
 	if (prog < 0)
 		return prog;
 	link = bpf_link_create(prog, 0, BPF_TRACE_ITER, pid ? &opts : NULL);
-	/* Before 6.1, f0d74c4da1f0 ("bpf: Parameterize task iterators"), an iterator walks every task;
-	 * its program must filter anyway. */
+	/* Before 6.1, f0d74c4da1f0 ("bpf: Parameterize task iterators"), an iterator walks every
+	 * task; its program must filter anyway. */
 	if (link < 0 && (errno == E2BIG || errno == EINVAL))
 		link = bpf_link_create(prog, 0, BPF_TRACE_ITER, NULL);
 	err = link < 0 ? -errno : read_to_end(link);
@@ -115,7 +114,8 @@ int sonde_engine_prog_cost(struct sonde_engine *e, int lens, struct sonde_prog_c
 
 	if (lens < 0 || lens >= SONDE_LENS__MAX || !e->lens[lens].loaded)
 		return -ENOENT;
-	bpf_object__for_each_program(prog, e->lens[lens].obj) {
+	bpf_object__for_each_program(prog, e->lens[lens].obj)
+	{
 		if (prog_info(prog, &info))
 			continue;
 		sum.runs += info.run_cnt;
@@ -144,9 +144,9 @@ static uint64_t object_bytes(struct bpf_object *obj, bool shared)
 	struct bpf_map *map;
 	uint64_t sum = 0;
 
-	bpf_object__for_each_map(map, obj)
-		if (shared || !sonde_engine_map_is_shared(bpf_map__name(map)))
-			sum += memlock_of(bpf_map__fd(map));
+	bpf_object__for_each_map(map,
+				 obj) if (shared || !sonde_engine_map_is_shared(bpf_map__name(map)))
+		sum += memlock_of(bpf_map__fd(map));
 	return sum;
 }
 

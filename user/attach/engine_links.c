@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Links: made, held, closed. Those of guarded hooks exist only in the guard child of their lens; the
- * engine keeps no fd of them, or the child's death would not be their end.
+ * Links: made, held, closed. Uprobe links exist only in a child of their lens (guard.c says why);
+ * the engine keeps no fd of them, or the child's death would not be their end. Kernel links are our
+ * own.
  */
 #include <errno.h>
 #include <string.h>
@@ -78,8 +79,8 @@ static int attach_requests(struct sonde_engine *e, int lens, const struct sonde_
 	return err;
 }
 
-static int attach_guarded(struct sonde_engine *e, int lens, const struct sonde_requests *reqs,
-			  uint64_t guard_ns, uint64_t max_ns)
+static int attach_in_child(struct sonde_engine *e, int lens, enum engine_guard which,
+			   const struct sonde_requests *reqs, uint64_t guard_ns, uint64_t max_ns)
 {
 	struct sonde_guard g = {};
 	size_t failed = SIZE_MAX;
@@ -87,45 +88,69 @@ static int attach_guarded(struct sonde_engine *e, int lens, const struct sonde_r
 
 	if (!reqs->n)
 		return 0;
-	if (sonde_guard_alive(&e->guards[lens]))
+	if (sonde_guard_alive(&e->guards[lens][which]))
 		return sonde_err(EALREADY, "lens %s is attached already", e->lens[lens].name);
-	if (!guard_ns)
-		return sonde_err(EINVAL, "guarded probes need a deadline");
 	err = sonde_guard_start(reqs->r, reqs->n, guard_ns, max_ns, &g, &failed);
 	if (err && failed < reqs->n)
 		return sonde_engine_link_error(err, &reqs->r[failed]);
 	if (err)
 		return sonde_err(err, "cannot start the guard child of lens %s: %s",
 				 e->lens[lens].name, strerror(-err));
-	g.lens = lens;
-	e->guards[lens] = g;
+	e->guards[lens][which] = g;
 	return 0;
 }
 
-static int attach_lens(struct sonde_engine *e, const struct sonde_plan *plan, int lens,
-		       uint64_t guard_ns, uint64_t max_ns)
+struct sorted {
+	struct sonde_requests kernel, held, guarded;
+};
+
+static int sort_items(struct sonde_engine *e, const struct sonde_plan *plan, int lens,
+		      struct sorted *to)
 {
-	struct sonde_requests plain = {}, guarded = {};
 	int err = 0;
 
 	for (size_t i = 0; !err && i < plan->n; i++) {
 		const struct sonde_plan_item *item = &plan->items[i];
+		struct sonde_requests *reqs = &to->kernel;
 
 		if (item->alt < 0 || item->hook->lens != lens)
 			continue;
-		if (item->kind == SONDE_LINK_PERF_SW)
-			err = sonde_engine_attach_sw(e, item);
-		else
-			err = sonde_requests_add(item->hook->guarded ? &guarded : &plain, e, item);
+		if (item->hook->guarded && item->kind != SONDE_LINK_PERF_SW)
+			reqs = &to->guarded;
+		else if (sonde_link_is_uprobe(item->kind))
+			reqs = &to->held;
+		err = item->kind == SONDE_LINK_PERF_SW ? sonde_engine_attach_sw(e, item)
+						       : sonde_requests_add(reqs, e, item);
 	}
-	if (!err)
-		err = attach_requests(e, lens, &plain);
-	/* Last, so that what slows the target does not wait for what does not. */
-	if (!err)
-		err = attach_guarded(e, lens, &guarded, guard_ns, max_ns);
-	sonde_requests_fini(&plain);
-	sonde_requests_fini(&guarded);
 	return err;
+}
+
+/* What slows the target comes last, so that it does not wait for what does not. */
+static int attach_lens(struct sonde_engine *e, const struct sonde_plan *plan, int lens,
+		       uint64_t guard_ns, uint64_t max_ns)
+{
+	struct sorted s = {};
+	int err = sort_items(e, plan, lens, &s);
+
+	if (!err && s.guarded.n && !guard_ns)
+		err = sonde_err(EINVAL, "lens %s: guarded probes need a deadline",
+				e->lens[lens].name);
+	if (!err)
+		err = attach_requests(e, lens, &s.kernel);
+	if (!err)
+		err = attach_in_child(e, lens, ENGINE_HOLDS, &s.held, 0, 0);
+	if (!err)
+		err = attach_in_child(e, lens, ENGINE_GUARDS, &s.guarded, guard_ns, max_ns);
+	sonde_requests_fini(&s.kernel);
+	sonde_requests_fini(&s.held);
+	sonde_requests_fini(&s.guarded);
+	return err;
+}
+
+static void stop_guards(struct sonde_engine *e, int lens)
+{
+	for (int which = ENGINE_GUARD__MAX; which-- > 0;)
+		sonde_guard_stop(&e->guards[lens][which]);
 }
 
 int sonde_engine_attach(struct sonde_engine *e, const struct sonde_plan *plan, int lens,
@@ -140,10 +165,11 @@ int sonde_engine_attach(struct sonde_engine *e, const struct sonde_plan *plan, i
 			err = attach_lens(e, plan, i, guard_ns, guard_max_ns);
 	if (err) {
 		sonde_engine_drop(e, -1, mark);
-		/* Guards of the lenses before the one that failed: it has none itself. */
-		for (i -= 2; i >= 0; i--)
+		/* What this call attached; a lens that was attached before is -EALREADY, not ours.
+		 */
+		for (i -= 1; i >= 0 && err != -EALREADY; i--)
 			if (engine_wants(lens, i))
-				sonde_guard_stop(&e->guards[i]);
+				stop_guards(e, i);
 		return err;
 	}
 	if (took_ns)
@@ -155,10 +181,14 @@ int sonde_engine_detach(struct sonde_engine *e, int lens, uint64_t *took_ns)
 {
 	uint64_t begin = sonde_mono_ns();
 
-	/* What slows the target goes first. */
+	/* All leave at the same time, what slows the target first; the kernel is slow at it. */
+	for (int which = ENGINE_GUARD__MAX; which-- > 0;)
+		for (int i = 0; i < SONDE_LENS__MAX; i++)
+			if (engine_wants(lens, i))
+				sonde_guard_dismiss(&e->guards[i][which]);
 	for (int i = 0; i < SONDE_LENS__MAX; i++)
 		if (engine_wants(lens, i))
-			sonde_guard_stop(&e->guards[i]);
+			stop_guards(e, i);
 	sonde_engine_drop(e, lens, 0);
 	if (took_ns)
 		*took_ns = sonde_mono_ns() - begin;
@@ -168,15 +198,17 @@ int sonde_engine_detach(struct sonde_engine *e, int lens, uint64_t *took_ns)
 void sonde_engine_beat(struct sonde_engine *e)
 {
 	for (int i = 0; i < SONDE_LENS__MAX; i++)
-		sonde_guard_beat(&e->guards[i]);
+		sonde_guard_beat(&e->guards[i][ENGINE_GUARDS]);
 }
 
-bool sonde_engine_guard_alive(const struct sonde_engine *e)
+bool sonde_engine_guard_alive(struct sonde_engine *e)
 {
-	struct sonde_engine *mut = (struct sonde_engine *)e;
-
 	for (int i = 0; i < SONDE_LENS__MAX; i++)
-		if (mut->guards[i].pid && !sonde_guard_alive(&mut->guards[i]))
-			mut->guard_lost = true;
+		for (int which = 0; which < ENGINE_GUARD__MAX; which++) {
+			struct sonde_guard *g = &e->guards[i][which];
+
+			if (g->pid && !sonde_guard_alive(g))
+				e->guard_lost = true;
+		}
 	return !e->guard_lost;
 }

@@ -14,6 +14,9 @@ struct engine_lens {
 	bool loaded;
 };
 
+/* Which child a lens's uprobe links live in: one without timers, or one that a timer kills. */
+enum engine_guard { ENGINE_HOLDS, ENGINE_GUARDS, ENGINE_GUARD__MAX };
+
 struct engine_link {
 	int fd, lens;
 };
@@ -25,11 +28,12 @@ struct sonde_engine {
 	struct engine_lens lens[SONDE_LENS__MAX];
 	struct engine_link *links;
 	size_t n_links, cap_links;
-	struct sonde_guard guards[SONDE_LENS__MAX]; /* one a lens, pid 0: none                       */
+	/* Children that hold uprobe links, per lens; pid 0: none. */
+	struct sonde_guard guards[SONDE_LENS__MAX][ENGINE_GUARD__MAX];
 	bool guard_lost;
-	uint32_t *targets; /* tgids, for events that are opened per thread                          */
+	uint32_t *targets; /* tgids, for events that are opened per thread */
 	size_t n_targets, cap_targets;
-	int stats_fd; /* holds BPF statistics on; -1: not asked for                                 */
+	int stats_fd; /* holds BPF statistics on; -1: not asked for */
 };
 
 /* Is @lens meant by the argument @which (-1: every one)? */

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Software events (page faults) on the targets' threads: an event a thread with `inherit`, so that other
- * processes pay nothing and threads started later are seen. A thread that starts while the events are
- * being opened is either inherited or missed, and nothing tells which: so the threads are listed before
- * and after, and when the lists differ it is done anew. A target that starts threads faster than that, or
- * has very many, gets one event a CPU instead; the program's own filter then keeps others out.
+ * Software events (page faults) on the targets' threads: an event a thread with `inherit`, so that
+ * other processes pay nothing and threads started later are seen. A thread that starts while the
+ * events are being opened is either inherited or missed, and nothing tells which: so the threads
+ * are listed before and after, and when the lists differ it is done anew. A target that starts
+ * threads faster than that, or has very many, gets one event a CPU instead; the program's own
+ * filter then keeps others out.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "core/num.h"
 
 enum { MAX_THREADS = 1024, TRIES = 5 };
 
@@ -28,6 +30,7 @@ static int list_process(uint32_t tgid, struct tids *t)
 {
 	sonde_autoclosedir DIR *dir = NULL;
 	struct dirent *d;
+	uint64_t tid;
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%u/task", tgid);
@@ -35,11 +38,11 @@ static int list_process(uint32_t tgid, struct tids *t)
 	if (!dir)
 		return errno == ENOENT ? 0 : -errno;
 	while ((d = readdir(dir))) {
-		if (d->d_name[0] == '.')
-			continue;
+		if (sonde_parse_u64(d->d_name, &tid))
+			continue; /* "." and ".." */
 		if (SONDE_GROW(t->v, t->n, t->cap))
 			return -ENOMEM;
-		t->v[t->n++] = (pid_t)atoi(d->d_name);
+		t->v[t->n++] = (pid_t)tid;
 	}
 	return 0;
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The table of features and the loop that asks. How each is asked is in feature_probe.c; here is what an
- * errno means: EPERM and EACCES are "denied", which the user can mend, everything else is "no".
+ * The table of features and the loop that asks. How each is asked is in feature_probe.c; here is
+ * what an errno means: EPERM and EACCES are "denied", which the user can mend, everything else is
+ * "no".
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "attach/bpflog.h"
@@ -28,11 +30,24 @@ static enum sonde_answer answer_of(int err)
 	return err == -EPERM || err == -EACCES ? SONDE_DENIED : SONDE_NO;
 }
 
+/* Is @name a word of the comma-separated @list? */
+static bool listed(const char *list, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *s = list; s && *s; s = strchr(s, ','), s = s ? s + 1 : NULL)
+		if (!strncmp(s, name, len) && (s[len] == ',' || !s[len]))
+			return true;
+	return false;
+}
+
 void sonde_features_probe(struct sonde_features *f)
 {
+	const char *without = getenv("SONDE_WITHOUT");
+
 	sonde_bpflog_init();
 	for (size_t i = 0; i < SONDE_FEAT__MAX; i++) {
-		int err = features[i].probe();
+		int err = listed(without, features[i].name) ? -ENOSYS : features[i].probe();
 
 		f->have[i] = answer_of(err);
 		f->err[i] = err ? -err : 0;
@@ -57,6 +72,14 @@ const char *sonde_feature_since(enum sonde_feature feat)
 const char *sonde_feature_remedy(enum sonde_feature feat)
 {
 	return feat < SONDE_FEAT__MAX ? features[feat].remedy : "";
+}
+
+const char *sonde_feature_advice(enum sonde_feature feat, enum sonde_answer answer)
+{
+	bool own = feat == SONDE_FEAT_PERF_SW || feat == SONDE_FEAT_MAP_FILES;
+
+	/* Most remedies are about the kernel's version, which does not help against a denial. */
+	return sonde_feature_remedy(answer == SONDE_DENIED && !own ? SONDE_FEAT_BPF : feat);
 }
 
 const char *sonde_answer_name(enum sonde_answer a)

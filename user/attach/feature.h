@@ -35,7 +35,8 @@ enum sonde_answer { SONDE_NO = 0, SONDE_YES = 1, SONDE_DENIED = 2 };
 	  "none needed: one perf link a site is used instead")                                     \
 	X(UPROBE_SESSION, "uprobe_session", "6.13", "entry and return in one probe",               \
 	  "none needed: a pair of links is used instead")                                          \
-	X(PERF_SW, "perf_sw", "5.9", "the end of a page fault", "lower kernel.perf_event_paranoid or use CAP_PERFMON") \
+	X(PERF_SW, "perf_sw", "5.9", "the end of a page fault",                                    \
+	  "lower kernel.perf_event_paranoid or use CAP_PERFMON")                                   \
 	X(ITER_TASK_FILE, "iter_task_file", "5.8", "sockets open before attach",                   \
 	  "none needed: such connections are picked up at their next request")                     \
 	X(MAP_FILES, "map_files", "3.3", "opening the target's files by mapping",                  \
@@ -54,12 +55,15 @@ struct sonde_features {
 	int err[SONDE_FEAT__MAX]; /* errno that led to no or denied, 0 */
 };
 
-/* Probe everything. Takes some milliseconds; leaves nothing behind. */
+/* Probe everything. Takes some milliseconds; leaves nothing behind. Tests: features named in the
+ * environment variable SONDE_WITHOUT (comma-separated) are answered "no", so that fall-backs run. */
 void sonde_features_probe(struct sonde_features *f);
 const char *sonde_feature_name(enum sonde_feature feat);
 const char *sonde_feature_what(enum sonde_feature feat);
 const char *sonde_feature_since(enum sonde_feature feat);
 const char *sonde_feature_remedy(enum sonde_feature feat);
+/* What to do about an answer that is not yes: more rights when denied, else the remedy. */
+const char *sonde_feature_advice(enum sonde_feature feat, enum sonde_answer answer);
 const char *sonde_answer_name(enum sonde_answer a);
 /* -1 if there is none of that name. */
 int sonde_feature_find(const char *name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * How each feature is asked for: by using it in the smallest way, never by the kernel's version. A probe
- * closes what it opens. The verifier says EACCES when it refuses a program, which is not a denial, so
- * the probes here load programs that no verifier with the feature refuses.
+ * How each feature is asked for: by using it in the smallest way, never by the kernel's version. A
+ * probe closes what it opens. The verifier says EACCES when it refuses a program, which is not a
+ * denial, so the probes here load programs that no verifier with the feature refuses.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -79,12 +79,15 @@ int sonde_probe_TASK_STORAGE(void)
 int sonde_probe_SK_STORAGE(void)
 {
 	/* Tracing programs may use it since 5.11, 8e4597c627fb ("bpf: Allow using bpf_sk_storage in
-	 * FENTRY/FEXIT/RAW_TP"). inet_sock_set_state is the oldest tracepoint with a typed socket. */
+	 * FENTRY/FEXIT/RAW_TP"). inet_sock_set_state is the oldest tracepoint with a typed socket.
+	 */
 	sonde_autoclose int map = create_storage(BPF_MAP_TYPE_SK_STORAGE);
 	struct bpf_insn insns[] = {
 		{.code = BPF_LDX | BPF_DW | BPF_MEM, .dst_reg = BPF_REG_2, .src_reg = BPF_REG_1},
-		{.code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = BPF_REG_1,
-		 .src_reg = BPF_PSEUDO_MAP_FD, .imm = map},
+		{.code = BPF_LD | BPF_DW | BPF_IMM,
+		 .dst_reg = BPF_REG_1,
+		 .src_reg = BPF_PSEUDO_MAP_FD,
+		 .imm = map},
 		{},
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3},
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_4},
@@ -133,8 +136,13 @@ static int uprobe_self(enum sonde_link_kind kind, const char *path, pid_t pid)
 	sonde_autoclose int prog = sonde_prog_empty(kind, NULL);
 	uint64_t offset = 0, cookie = 1;
 	struct sonde_link_request req = {
-		.kind = kind, .prog_fd = prog, .pid = pid, .path = path, .offsets = &offset,
-		.cookies = &cookie, .n = 1,
+		.kind = kind,
+		.prog_fd = prog,
+		.pid = pid,
+		.path = path,
+		.offsets = &offset,
+		.cookies = &cookie,
+		.n = 1,
 	};
 	int err;
 
@@ -180,7 +188,10 @@ int sonde_probe_PERF_SW(void)
 {
 	sonde_autoclose int prog = sonde_prog_empty(SONDE_LINK_PERF_SW, NULL);
 	struct sonde_link_request req = {
-		.kind = SONDE_LINK_PERF_SW, .prog_fd = prog, .pid = getpid(), .event = "major-faults",
+		.kind = SONDE_LINK_PERF_SW,
+		.prog_fd = prog,
+		.pid = getpid(),
+		.event = "major-faults",
 	};
 
 	return prog < 0 ? prog : take(sonde_link_create(&req));

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The guard child. Invariants: the timers run before the first link exists; nothing here allocates (the
- * parent may have threads, and a fork copies their locks); no fd of the parent survives but the programs
- * and the socket, so that no pipe of the user's is held open by it.
+ * The guard child. Invariants: the timers run before the first link exists; nothing here allocates
+ * (the parent may have threads, and a fork copies their locks); no fd of the parent survives but
+ * the programs and the socket, so that no pipe of the user's is held open by it.
  *
- * SIGKILL by timer_create() acts on a stopped and on a frozen (cgroup v2) process as well; a handler or a
- * loop of our own would not.
+ * Links are never closed by close(): the child exits, and the exit closes them. While the kernel
+ * takes a breakpoint out of the target it walks the target's pages, and gives up when a fatal
+ * signal is pending for the closing task ("failed to unregister, leaking uprobe"; seen on 6.18):
+ * the breakpoint then stays for the life of the target. A process that is already exiting gets no
+ * signals any more, so it cannot be interrupted. For the same reason the parent-death signal is set
+ * only once the links exist.
+ *
+ * SIGKILL by timer_create() acts on a stopped and on a frozen (cgroup v2) process as well; a
+ * handler or a loop of our own would not.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +28,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 
-enum { CMD_BEAT = 'b', CMD_STOP = 's', ANSWER_MS = 10000 };
+enum { ANSWER_MS = 10000 };
 
 struct answer {
 	int err;
@@ -31,8 +38,7 @@ struct answer {
 struct child {
 	const struct sonde_link_request *reqs;
 	size_t n;
-	int *fds;    /* n links */
-	int *keep;   /* sorted fds that stay open */
+	int *keep; /* sorted fds that stay open */
 	size_t n_keep;
 	int sock;
 	pid_t parent;
@@ -76,18 +82,15 @@ static void close_others(const struct child *c)
 static int settle(struct child *c)
 {
 	sigset_t all;
-	int err;
+	int err = 0;
 
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
-		return -errno;
-	if (getppid() != c->parent)
-		return -ESRCH;
 	prctl(PR_SET_NAME, "sonde-guard");
 	/* The terminal's Ctrl-C reaches the whole group; when to let go is the parent's to say. */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	close_others(c);
-	err = make_timer(&c->beat, c->beat_ns);
+	if (c->beat_ns)
+		err = make_timer(&c->beat, c->beat_ns);
 	if (!err && c->max_ns)
 		err = make_timer(&c->deadline, c->max_ns);
 	return err;
@@ -96,12 +99,17 @@ static int settle(struct child *c)
 static void make_links(struct child *c, struct answer *a)
 {
 	for (size_t i = 0; i < c->n; i++) {
-		c->fds[i] = sonde_link_create(&c->reqs[i]);
-		if (c->fds[i] < 0) {
-			*a = (struct answer){.err = c->fds[i], .index = i};
+		int fd = sonde_link_create(&c->reqs[i]);
+
+		if (fd < 0) {
+			*a = (struct answer){.err = fd, .index = i};
 			return;
 		}
 	}
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+		a->err = -errno;
+	else if (getppid() != c->parent)
+		a->err = -ESRCH;
 }
 
 static __attribute__((noreturn)) void child_main(struct child *c)
@@ -114,18 +122,14 @@ static __attribute__((noreturn)) void child_main(struct child *c)
 		make_links(c, &a);
 	if (send(c->sock, &a, sizeof(a), MSG_NOSIGNAL) < 0 || a.err)
 		_exit(1);
-	while (recv(c->sock, &cmd, 1, 0) == 1 && cmd != CMD_STOP) {
+	/* The end of the socket is the word to go. */
+	while (recv(c->sock, &cmd, 1, 0) == 1) {
 		/* Late beats come in a bunch: the timer starts anew once, from now. */
-		while (recv(c->sock, &cmd, 1, MSG_DONTWAIT) == 1 && cmd != CMD_STOP)
+		while (recv(c->sock, &cmd, 1, MSG_DONTWAIT) == 1)
 			;
-		if (cmd == CMD_STOP)
-			break;
-		arm(c->beat, c->beat_ns);
+		if (c->beat_ns)
+			arm(c->beat, c->beat_ns);
 	}
-	/* Leaving must not be cut short by the beat: the parent waits for it and sends none. */
-	arm(c->beat, 0);
-	for (size_t i = c->n; i-- > 0;)
-		close(c->fds[i]);
 	_exit(0);
 }
 
@@ -136,9 +140,8 @@ static int by_number(const void *a, const void *b)
 
 static int prepare(struct child *c)
 {
-	c->fds = calloc(c->n ? c->n : 1, sizeof(*c->fds));
 	c->keep = calloc(c->n + 1, sizeof(*c->keep));
-	if (!c->fds || !c->keep)
+	if (!c->keep)
 		return -ENOMEM;
 	for (size_t i = 0; i < c->n; i++)
 		c->keep[c->n_keep++] = c->reqs[i].prog_fd;
@@ -162,20 +165,23 @@ static int await_answer(int sock, struct answer *a)
 	return 0;
 }
 
+/* A process can be waited for only when its fds are closed: its links are gone then. */
 static void reap(struct sonde_guard *g)
 {
 	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
 		;
-	close(g->sock);
 	g->pid = 0;
-	g->sock = -1;
 }
 
 int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t beat_ns,
 		      uint64_t max_ns, struct sonde_guard *out, size_t *failed)
 {
 	struct child c = {
-		.reqs = reqs, .n = n, .parent = getpid(), .beat_ns = beat_ns, .max_ns = max_ns,
+		.reqs = reqs,
+		.n = n,
+		.parent = getpid(),
+		.beat_ns = beat_ns,
+		.max_ns = max_ns,
 	};
 	struct answer a = {.index = SIZE_MAX};
 	struct sonde_guard g = {.n_links = n};
@@ -193,7 +199,6 @@ int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t 
 		err = g.pid < 0 ? -errno : 0;
 	}
 	close(pair[1]);
-	free(c.fds);
 	free(c.keep);
 	if (err) {
 		close(pair[0]);
@@ -204,7 +209,9 @@ int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t 
 		err = a.err;
 	if (err) {
 		*failed = a.index;
-		kill(g.pid, SIGKILL);
+		if (err == -ETIMEDOUT)
+			kill(g.pid, SIGKILL);
+		close(g.sock);
 		reap(&g);
 		return err;
 	}
@@ -214,40 +221,45 @@ int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t 
 
 void sonde_guard_beat(struct sonde_guard *g)
 {
-	char cmd = CMD_BEAT;
+	char cmd = 'b';
 
 	/* A full socket means that the child is stopped: its timer decides. */
 	if (g->pid)
 		(void)!send(g->sock, &cmd, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+void sonde_guard_dismiss(struct sonde_guard *g)
+{
+	if (g->pid && g->sock >= 0)
+		close(SONDE_TAKE_FD(g->sock));
+}
+
 bool sonde_guard_alive(struct sonde_guard *g)
 {
 	if (!g->pid)
 		return false;
-	if (waitpid(g->pid, NULL, WNOHANG) != g->pid)
+	/* Somebody else may have collected it (ECHILD). */
+	if (!waitpid(g->pid, NULL, WNOHANG))
 		return true;
-	close(g->sock);
+	sonde_guard_dismiss(g);
 	g->pid = 0;
-	g->sock = -1;
 	return false;
+}
+
+/* Is it stopped by a signal, so that it cannot see the end of its socket? */
+static bool is_stopped(pid_t pid)
+{
+	siginfo_t info = {};
+
+	return !waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) && info.si_pid == pid;
 }
 
 void sonde_guard_stop(struct sonde_guard *g)
 {
-	char cmd = CMD_STOP;
-	struct pollfd p = {.fd = g->sock, .events = POLLIN};
-	int n;
-
 	if (!g->pid)
 		return;
-	if (send(g->sock, &cmd, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1) {
-		/* Its end of the socket closes when all its links are closed. */
-		do {
-			n = poll(&p, 1, ANSWER_MS);
-		} while (n < 0 && errno == EINTR);
-	}
-	/* Gone already, or not answering: either way the exit of the process closes what is left. */
-	kill(g->pid, SIGKILL);
+	sonde_guard_dismiss(g);
+	if (is_stopped(g->pid))
+		kill(g->pid, SIGKILL);
 	reap(g);
 }

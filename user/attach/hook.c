@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The list of hooks that lenses ask for. The list owns the sites and their strings from the moment a hook
- * is added; alternatives stay with the lens, which keeps them static.
+ * The list of hooks that lenses ask for. The list owns the sites and their strings from the moment
+ * a hook is added; alternatives stay with the lens, which keeps them static.
  */
 #include "attach/hook.h"
 #include "core/mem.h"

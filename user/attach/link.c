@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The table of link kinds; everything that differs between them by name or number is a column here. */
+/* The table of link kinds; everything that differs between them by name or number is a column here.
+ */
 #include <errno.h>
 
 #include "attach/link.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Making one link. A request is plain data and every maker is free of malloc, so that the guard child,
- * which is forked from a process that may have threads, can run it. A link is an fd: to close it is to
- * detach.
+ * Making one link. A request is plain data and every maker is free of malloc, so that the guard
+ * child, which is forked from a process that may have threads, can run it. A link is an fd: to
+ * close it is to detach.
  */
 #ifndef SONDE_ATTACH_LINK_H
 #define SONDE_ATTACH_LINK_H
@@ -12,12 +12,12 @@
 struct sonde_link_request {
 	enum sonde_link_kind kind;
 	int prog_fd;
-	const char *event;	  /* kernel kinds                                                  */
-	int event_id;		  /* TRACEPOINT: its number, read from tracefs beforehand          */
-	int cpu;		  /* PERF_SW with pid -1                                           */
-	pid_t pid;		  /* uprobe kinds: thread group; PERF_SW: thread, or -1            */
-	const char *path;	  /* uprobe kinds                                                  */
-	const uint64_t *offsets, *cookies; /* n of each; perf kinds take one site a request        */
+	const char *event; /* kernel kinds                                                  */
+	int event_id;	   /* TRACEPOINT: its number, read from tracefs beforehand          */
+	int cpu;	   /* PERF_SW with pid -1                                           */
+	pid_t pid;	   /* uprobe kinds: thread group; PERF_SW: thread, or -1            */
+	const char *path;  /* uprobe kinds                                                  */
+	const uint64_t *offsets, *cookies; /* n of each; perf kinds take one site a request */
 	uint32_t n;
 	/* For messages: what, to what. Borrowed. */
 	const char *program, *place;
@@ -33,7 +33,8 @@ int sonde_link_kernel(const struct sonde_link_request *req);
 int sonde_link_perf_sw(const struct sonde_link_request *req);
 
 /* What a program must be loaded as for links of @kind: its expected attach type, or -1 for "as its
- * section says". Each type accepts exactly its own kind of link (measured on 6.18: all nine pairs). */
+ * section says". Each type accepts exactly its own kind of link (measured on 6.18: all nine pairs).
+ */
 int sonde_link_attach_type(enum sonde_link_kind kind);
 bool sonde_link_is_uprobe(enum sonde_link_kind kind);
 bool sonde_link_is_return(enum sonde_link_kind kind);

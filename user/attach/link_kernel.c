@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Links to kernel tracepoints. tp_btf and raw_tp need no tracefs; a classic one needs only its number,
- * which the engine reads beforehand (tracefs.c).
+ * Links to kernel tracepoints. tp_btf and raw_tp need no tracefs; a classic one needs only its
+ * number, which the engine reads beforehand (tracefs.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -29,7 +29,8 @@ static int link_classic(const struct sonde_link_request *req)
 	attr.config = (uint64_t)req->event_id;
 	attr.sample_period = 1;
 	attr.disabled = 1;
-	/* One event on one CPU serves all: the program is run by the tracepoint, on whatever CPU. */
+	/* One event on one CPU serves all: the program is run by the tracepoint, on whatever CPU.
+	 */
 	fd = sonde_perf_open(&attr, -1, 0);
 	if (fd < 0)
 		return fd;

@@ -2,43 +2,26 @@
 /*
  * Links through perf events: one uprobe a site, and software events for page faults.
  *
- * A perf uprobe opened for a pid filters by that task's address space, not by thread: the program runs
- * for every thread of the process, those started later included, and for no other process (the
- * kernel's uprobe_perf_filter() compares mm; tests/bpf/attach.bats counts it on a multi-threaded target
- * beside a twin process of the same file). So the plain pid is the right filter, and nobody else traps.
+ * A perf uprobe opened for a pid filters by that task's address space, not by thread: the program
+ * runs for every thread of the process, those started later included, and for no other process (the
+ * kernel's uprobe_perf_filter() compares mm; tests/bpf/attach.bats counts it on a multi-threaded
+ * target beside a twin process of the same file). So the plain pid is the right filter, and nobody
+ * else traps.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "attach/link.h"
 #include "attach/perf.h"
 #include "core/mem.h"
 
-/* A small number from a sysfs file, skipping a prefix such as "config:". No malloc, no stdio. */
-static int sysfs_number(const char *path, const char *prefix)
-{
-	char buf[64];
-	sonde_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t len;
-
-	if (fd < 0)
-		return -errno;
-	len = read(fd, buf, sizeof(buf) - 1);
-	if (len <= 0)
-		return len ? -errno : -EIO;
-	buf[len] = 0;
-	if (strncmp(buf, prefix, strlen(prefix)))
-		return -EINVAL;
-	return atoi(buf + strlen(prefix));
-}
+#define UPROBE_PMU "/sys/bus/event_source/devices/uprobe/"
 
 int sonde_link_uprobe_perf(const struct sonde_link_request *req)
 {
-	int type = sysfs_number("/sys/bus/event_source/devices/uprobe/type", "");
-	int bit = sysfs_number("/sys/bus/event_source/devices/uprobe/format/retprobe", "config:");
+	int type = sonde_perf_number(AT_FDCWD, UPROBE_PMU "type", "");
+	int bit = sonde_perf_number(AT_FDCWD, UPROBE_PMU "format/retprobe", "config:");
 	struct perf_event_attr attr;
 	int fd;
 
@@ -76,7 +59,8 @@ int sonde_perf_sw_config(const char *event)
 	return -EINVAL;
 }
 
-/* Per thread with `inherit`, so that threads it starts later are seen too; or a whole CPU (pid -1). */
+/* Per thread with `inherit`, so that threads it starts later are seen too; or a whole CPU (pid -1).
+ */
 int sonde_link_perf_sw(const struct sonde_link_request *req)
 {
 	struct perf_event_attr attr;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * One link for many probe sites of one file: entry, return, or both (session). Made with the system
- * call itself, since libbpf knows it only from 1.3 (multi) and 1.5 (session) on and Debian 12 has 1.1.
+ * call itself, since libbpf knows it only from 1.3 (multi) and 1.5 (session) on and Debian 12
+ * has 1.1.
  *
- * The pid is a thread group: its every thread is seen, no other process is. Before commit 46ba0e49b642
- * ("bpf: fix multi-uprobe PID filtering logic", 6.10) it was one thread; the feature probe takes such
- * kernels for lacking the link. Children that the target forks keep the breakpoints in their copy of
- * the text page and trap, filtered, until the link goes.
+ * The pid is a thread group: its every thread is seen, no other process is. Before commit
+ * 46ba0e49b642
+ * ("bpf: fix multi-uprobe PID filtering logic", 6.10) it was one thread; the feature probe takes
+ * such kernels for lacking the link. Children that the target forks keep the breakpoints in their
+ * copy of the text page and trap, filtered, until the link goes.
  */
 #include <errno.h>
 #include <string.h>

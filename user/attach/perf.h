@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A BPF program on a perf event: what uprobes by perf, software events and classic tracepoints share. */
+/* A BPF program on a perf event: what uprobes by perf, software events and classic tracepoints
+ * share. */
 #ifndef SONDE_ATTACH_PERF_H
 #define SONDE_ATTACH_PERF_H
 
@@ -11,9 +12,12 @@
 int sonde_perf_open(struct perf_event_attr *attr, pid_t pid, int cpu);
 
 /*
- * Link the program to the event and enable it; takes over @perf_fd in either case. The fd to close for
- * detaching, or -errno. -EOPNOTSUPP: a cookie on a kernel before 5.15.
+ * Link the program to the event and enable it; takes over @perf_fd in either case. The fd to close
+ * for detaching, or -errno. -EOPNOTSUPP: a cookie on a kernel before 5.15.
  */
 int sonde_perf_link(int perf_fd, int prog_fd, uint64_t cookie);
+
+/* The number (below 2^31) in a file of sysfs or tracefs, after @prefix. -errno. */
+int sonde_perf_number(int dir, const char *path, const char *prefix);
 
 #endif

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The plan is a pure function: for every hook, in its order of preference, the first alternative that
- * nothing speaks against. What spoke against a better one becomes part of the item's reason, so that
- * `sonde doctor` can say why. A denial is not an absence: the fall-back is taken, but the item is
- * degraded and the reason carries the remedy.
+ * The plan is a pure function: for every hook, in its order of preference, the first alternative
+ * that nothing speaks against. What spoke against a better one becomes part of the item's reason,
+ * so that `sonde doctor` can say why. A denial is not an absence: the fall-back is taken, but the
+ * item is degraded and the reason carries the remedy.
  *
- * One rule guards the target: what fires at a function's return is only planned for sites that want it
- * and sit at the true entry, since the kernel replaces the word at the stack pointer by its trampoline.
+ * One rule guards the target: what fires at a function's return is only planned for sites that want
+ * it and sit at the true entry, since the kernel replaces the word at the stack pointer by its
+ * trampoline.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ static enum refusal refuse_by_feature(const struct planner *p, enum sonde_featur
 		return REFUSED_NOT;
 	case SONDE_DENIED:
 		sonde_str_addf(why, "%s is denied: %s", sonde_feature_name(feat),
-			       sonde_feature_remedy(feat));
+			       sonde_feature_advice(feat, SONDE_DENIED));
 		return REFUSED_DENIED;
 	default:
 		sonde_str_addf(why, "this kernel lacks %s (since %s)", sonde_feature_name(feat),
@@ -147,11 +148,11 @@ static int tell(struct sonde_plan_item *item, int taken, const struct sonde_str 
 		err = sonde_str_addf(&text, "not attached: %s",
 				     refusals->len ? sonde_str_get(refusals) : "no way is known");
 	else
-		err = sonde_str_addf(&text, "%s%s%s%s%s%s", sonde_link_kind_name(alt->kind),
-				     pair_word(alt), alt->weaker ? ", weaker: " : "",
-				     alt->weaker ? alt->weaker : "",
-				     refusals->len ? "; better but refused: " : ", the first choice",
-				     sonde_str_get(refusals));
+		err = sonde_str_addf(
+			&text, "%s%s%s%s%s%s", sonde_link_kind_name(alt->kind), pair_word(alt),
+			alt->weaker ? ", weaker: " : "", alt->weaker ? alt->weaker : "",
+			refusals->len ? "; better but refused: " : ", the first choice",
+			sonde_str_get(refusals));
 	if (err)
 		return err;
 	item->reason = strdup(sonde_str_get(&text));
@@ -181,10 +182,25 @@ static bool is_forced(const struct planner *p, const struct sonde_hook *hook)
 	return false;
 }
 
+/* "a (why), b (why)"; neighbours with the same why share it: "a, b (why)". */
+static int note_refusal(struct sonde_str *list, struct sonde_str *last, const struct sonde_str *why,
+			const struct sonde_alternative *alt)
+{
+	bool same = list->len && !strcmp(sonde_str_get(last), sonde_str_get(why));
+
+	if (same)
+		list->len -= why->len + strlen(" ()");
+	sonde_str_clear(last);
+	if (sonde_str_addf(last, "%s", sonde_str_get(why)))
+		return -ENOMEM;
+	return sonde_str_addf(list, "%s%s%s (%s)", list->len ? ", " : "",
+			      sonde_link_kind_name(alt->kind), pair_word(alt), sonde_str_get(why));
+}
+
 static int plan_hook(const struct planner *p, const struct sonde_hook *hook,
 		     struct sonde_plan_item *item)
 {
-	sonde_autostr struct sonde_str refusals = {};
+	sonde_autostr struct sonde_str refusals = {}, last = {};
 	enum refusal worst = REFUSED_NOT;
 	int taken = -1, err;
 
@@ -195,9 +211,7 @@ static int plan_hook(const struct planner *p, const struct sonde_hook *hook,
 
 		if (!r)
 			taken = (int)i;
-		else if (sonde_str_addf(&refusals, "%s%s%s (%s)", refusals.len ? ", " : "",
-					sonde_link_kind_name(hook->alts[i].kind),
-					pair_word(&hook->alts[i]), sonde_str_get(&why)))
+		else if (note_refusal(&refusals, &last, &why, &hook->alts[i]))
 			return -ENOMEM;
 		if (r > worst)
 			worst = r;
@@ -225,7 +239,8 @@ static int check_force(const char *force)
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(families); i++)
 		if (!strcmp(force, families[i]))
 			return 0;
-	return sonde_err(EINVAL, "SONDE_FORCE_LINK=%s: no such kind of link; one of session, multi, perf",
+	return sonde_err(EINVAL,
+			 "SONDE_FORCE_LINK=%s: no such kind of link; one of session, multi, perf",
 			 force);
 }
 

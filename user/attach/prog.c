@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Tiny programs from raw instructions. They need no object file and no libbpf state, so a probe of a
- * feature asks the kernel exactly one thing.
+ * Tiny programs from raw instructions. They need no object file and no libbpf state, so a probe of
+ * a feature asks the kernel exactly one thing.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Tiny programs from raw instructions, and this kernel's types: for feature probes and calibration. */
+/* Tiny programs from raw instructions, and this kernel's types: for feature probes and calibration.
+ */
 #ifndef SONDE_ATTACH_PROG_H
 #define SONDE_ATTACH_PROG_H
 
@@ -11,7 +12,8 @@
 struct bpf_insn;
 struct btf;
 
-/* Types of the running kernel, read once and kept; NULL with *err = -errno when they cannot be had. */
+/* Types of the running kernel, read once and kept; NULL with *err = -errno when they cannot be had.
+ */
 struct btf *sonde_kernel_btf(int *err);
 /* BTF id to load a tp_btf program for @event, or an iterator for @target; -ENOENT, -errno. */
 int sonde_btf_tracepoint_id(const char *event);

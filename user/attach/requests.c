@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * From a planned item to link requests. A multi-link serves the sites of one file in one process; the
- * return side goes only to sites that want it, and never to one that was moved off its function's entry
- * (the plan refuses that; here it is checked once more, for the target's life hangs on it).
+ * From a planned item to link requests. A multi-link serves the sites of one file in one process;
+ * the return side goes only to sites that want it, and never to one that was moved off its
+ * function's entry (the plan refuses that; here it is checked once more, for the target's life
+ * hangs on it).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -83,7 +84,8 @@ static int add_uprobes(struct sonde_requests *reqs, const struct sonde_link_requ
 	for (size_t i = 0; ret && i < hook->n_sites; i++) {
 		done[i] = !hook->sites[i].want_return;
 		if (!done[i] && hook->sites[i].site.slide)
-			return sonde_err(EINVAL, "%s: a return probe must sit at the function's entry",
+			return sonde_err(EINVAL,
+					 "%s: a return probe must sit at the function's entry",
 					 hook->sites[i].symbol);
 	}
 	for (size_t i = 0; !err && i < hook->n_sites; i++)

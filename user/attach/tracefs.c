@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A classic tracepoint is opened by a number that only tracefs tells. Where tracefs is not mounted it is
- * opened as a detached mount: it exists only through our fd, so the machine is left as it was.
+ * A classic tracepoint is opened by a number that only tracefs tells. Where tracefs is not mounted
+ * it is opened as a detached mount: it exists only through our fd, so the machine is left as it
+ * was.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mount.h>
 
+#include "attach/perf.h"
 #include "attach/tracefs.h"
 #include "core/mem.h"
 
@@ -52,19 +53,10 @@ int sonde_tracefs_open(void)
 int sonde_tracefs_event_id(const char *event)
 {
 	sonde_autoclose int dir = sonde_tracefs_open();
-	sonde_autoclose int fd = -1;
-	char path[256], buf[32];
-	ssize_t len;
+	char path[256];
 
 	if (dir < 0)
 		return dir;
 	snprintf(path, sizeof(path), "events/%s/id", event);
-	fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	len = read(fd, buf, sizeof(buf) - 1);
-	if (len <= 0)
-		return len ? -errno : -EIO;
-	buf[len] = 0;
-	return atoi(buf) > 0 ? atoi(buf) : -EIO;
+	return sonde_perf_number(dir, path, "");
 }

@@ -4,11 +4,12 @@
 #define SONDE_ATTACH_TRACEFS_H
 
 /*
- * Directory fd of tracefs: the mounted one, or a detached mount that nobody else sees (fsopen, 5.2).
- * Caller closes. -errno; -EPERM/-EACCES when only the right is missing.
+ * Directory fd of tracefs: the mounted one, or a detached mount that nobody else sees
+ * (fsopen, 5.2). Caller closes. -errno; -EPERM/-EACCES when only the right is missing.
  */
 int sonde_tracefs_open(void);
-/* Number of @event ("syscalls/sys_enter_recvfrom"), > 0, or -errno (-ENOENT: this kernel lacks it). */
+/* Number of @event ("syscalls/sys_enter_recvfrom"), > 0, or -errno (-ENOENT: this kernel lacks it).
+ */
 int sonde_tracefs_event_id(const char *event);
 
 #endif

@@ -4,6 +4,7 @@
  * member only when the whole value was understood.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/args.h"
@@ -12,22 +13,46 @@
 #include "core/mem.h"
 #include "core/num.h"
 #include "session/session.h"
+#include "sonde/limits.h"
 
-static int parse_pid(const char *value, void *member, struct sonde_str *why)
+static int add_pid(struct sonde_pid_list *list, pid_t pid)
 {
-	struct sonde_pid_list *list = member;
-	uint64_t v;
-
-	(void)why;
-	if (sonde_parse_u64(value, &v) || v == 0 || v > INT32_MAX)
-		return -EINVAL;
 	for (size_t i = 0; i < list->n; i++)
-		if (list->pid[i] == (pid_t)v)
+		if (list->pid[i] == pid)
 			return 0;
 	if (SONDE_GROW(list->pid, list->n, list->cap))
 		return -ENOMEM;
-	list->pid[list->n++] = (pid_t)v;
+	list->pid[list->n++] = pid;
 	return 0;
+}
+
+/* "812" or "812,813": all are understood before the first is added. */
+static int parse_pid(const char *value, void *member, struct sonde_str *why)
+{
+	pid_t pids[SONDE_MAX_TARGETS];
+	size_t n = 0;
+	int err = 0;
+
+	for (const char *p = value;; p++) {
+		size_t len = strcspn(p, ",");
+		char digits[12];
+		uint64_t v;
+
+		snprintf(digits, sizeof(digits), "%.*s", (int)len, p);
+		if (len >= sizeof(digits) || sonde_parse_u64(digits, &v) || !v || v > INT32_MAX)
+			return -EINVAL;
+		if (n == SONDE_MAX_TARGETS) {
+			sonde_str_addf(why, "more than %d targets", SONDE_MAX_TARGETS);
+			return -ERANGE;
+		}
+		pids[n++] = (pid_t)v;
+		p += len;
+		if (!*p)
+			break;
+	}
+	for (size_t i = 0; i < n && !err; i++)
+		err = add_pid(member, pids[i]);
+	return err;
 }
 
 /* Names only, so that parsing needs no lens. */

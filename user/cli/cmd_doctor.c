@@ -52,7 +52,7 @@ static void print_features(const struct sonde_features *f)
 			printf(LABEL "%s %s: %s (since Linux %s); %s\n", "",
 			       sonde_feature_name(feat), sonde_answer_name(f->have[i]),
 			       sonde_feature_what(feat), sonde_feature_since(feat),
-			       sonde_feature_remedy(feat));
+			       sonde_feature_advice(feat, f->have[i]));
 	}
 }
 
@@ -108,7 +108,8 @@ static int print_plan(const struct sonde_session_opts *opts, const struct sonde_
 	sonde_plan_print_blind_spots(stdout, opts);
 	printf(LABEL "Ctrl-C or SIGKILL; nothing remains\n", "stop");
 	print_ready(p);
-	printf("Next: sonde stat -p %d -d 30s\n", p->targets.t[0].pid);
+	printf("Next: sonde stat -p %d %s\n", p->targets.t[0].pid,
+	       opts->lens.alloc_exact ? "--alloc-mode exact -d 5s" : "-d 30s");
 	return 0;
 }
 
@@ -169,5 +170,6 @@ const struct sonde_command sonde_command_doctor = {
 	.examples = {{"sonde doctor", "this machine"},
 		     {"sonde doctor -n searchd", "the plan for a daemon"},
 		     {"sonde doctor -p 812 --alloc-mode exact", "the probes exact mode would use"}},
+	.more = sonde_observe_list_lenses,
 	.run = run_doctor,
 };

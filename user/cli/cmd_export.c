@@ -45,7 +45,7 @@ static int run_export(const struct sonde_args *args)
 {
 	struct sonde_reader_filter filter;
 	struct sonde_reader *r = NULL;
-	int err = check_format(args->to), closed;
+	int err = check_format(args->to);
 	FILE *out = NULL;
 
 	if (!err)
@@ -54,8 +54,7 @@ static int run_export(const struct sonde_args *args)
 		err = sonde_output_open(&out, args->output, args->overwrite);
 	if (!err) {
 		err = export_to(args, r, &filter, out);
-		closed = sonde_output_close(&out, args->output);
-		err = err ? err : closed;
+		err = sonde_output_close(&out, args->output, err);
 	}
 	sonde_reader_free(&r);
 	return err;

@@ -118,20 +118,31 @@ static const char *where_queries(const struct sonde_facts *f)
 	return *f->recipe ? "sockets, handlers" : "sockets";
 }
 
+/* searchd's parent process only restarts its child: say so, that nobody observes it by mistake. */
+static void where_listens(const struct ps_list *list, const struct sonde_facts *f, char *buf,
+			  size_t size)
+{
+	snprintf(buf, size, "%s", f->n_listens ? sonde_str_get(&f->listens) : "-");
+	for (size_t i = 0; i < list->n && f->daemon && !f->n_listens; i++)
+		if (list->f[i].ppid == f->pid && list->f[i].n_listens &&
+		    list->f[i].daemon == f->daemon)
+			snprintf(buf, size, "- (watchdog of %d)", list->f[i].pid);
+}
+
 static void print_table(const struct ps_list *list)
 {
-	printf("%8s %-15s %-24s %-12s %9s %7s %-18s %s\n", "PID", "NAME", "ALLOCATOR", "THP", "RSS",
+	printf("%8s %-15s %-20s %-12s %9s %7s %-18s %s\n", "PID", "NAME", "ALLOCATOR", "THP", "RSS",
 	       "UP", "QUERIES SEEN AT", "LISTENS ON");
 	for (size_t i = 0; i < list->n; i++) {
 		const struct sonde_facts *f = &list->f[i];
-		char rss[32] = "?", age[32];
+		char rss[32] = "?", age[32], listens[512];
 
 		if (f->rss_bytes >= 0)
 			sonde_fmt_bytes(rss, sizeof(rss), (double)f->rss_bytes);
-		printf("%8d %-15s %-24s %-12s %9s %7s %-18s %s\n", f->pid, f->name,
+		where_listens(list, f, listens, sizeof(listens));
+		printf("%8d %-15s %-20s %-12s %9s %7s %-18s %s\n", f->pid, f->name,
 		       or_dash(f->allocator), or_dash(f->thp), rss,
-		       sonde_fmt_age(age, sizeof(age), f->age_ns), where_queries(f),
-		       or_dash(sonde_str_get(&f->listens)));
+		       sonde_fmt_age(age, sizeof(age), f->age_ns), where_queries(f), listens);
 	}
 }
 
@@ -181,8 +192,10 @@ static int run_ps(const struct sonde_args *args)
 	}
 	if (!err && !args->json) {
 		if (list.denied)
-			sonde_say("%zu processes of other users are not listed; root sees them",
-				  list.denied);
+			sonde_say("%zu process%s may not be looked into and %s not listed%s",
+				  list.denied, list.denied == 1 ? "" : "es",
+				  list.denied == 1 ? "is" : "are",
+				  geteuid() ? "; root sees more" : "");
 		sonde_say("next: sonde doctor -p PID says what would be attached, and why");
 	}
 	for (size_t i = 0; i < list.n; i++)

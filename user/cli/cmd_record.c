@@ -9,6 +9,7 @@
 #include "cli/observe.h"
 #include "cli/output.h"
 #include "core/err.h"
+#include "core/mem.h"
 #include "core/num.h"
 
 #define FORECAST_TICKS 5
@@ -18,8 +19,22 @@ struct record_run {
 	const struct sonde_args *args;
 	struct sonde_writer_opts writer_opts;
 	struct sonde_writer *writer;
+	struct sonde_visitor sink; /* becomes the writer's when the session begins */
 	bool forecast_said;
 };
+
+/* The file is created only once the session begins, so that a target that is not there leaves none.
+ */
+static int begin(void *ctx, const struct sonde_meta *meta)
+{
+	struct record_run *run = ctx;
+	int err = sonde_writer_open(&run->writer, run->args->output, &run->writer_opts);
+
+	if (err)
+		return err;
+	run->sink = *sonde_writer_visitor(run->writer);
+	return sonde_visit(&run->sink, begin, meta);
+}
 
 static void say_forecast(struct record_run *run, const struct sonde_snapshot *snap, double seconds)
 {
@@ -36,9 +51,9 @@ static void say_forecast(struct record_run *run, const struct sonde_snapshot *sn
 	uint64_t bytes = sonde_writer_projected_bytes(&run->writer_opts, &f);
 	char size[32], length[32];
 
-	sonde_say("%s will hold about %s %s at this rate (%.0f queries/s)", args->output,
-		  sonde_fmt_bytes(size, sizeof(size), (double)bytes),
-		  timed ? sonde_fmt_ns(length, sizeof(length), (double)f.duration_ns) : "an hour",
+	snprintf(length, sizeof(length), "%.0f s", (double)f.duration_ns / 1e9);
+	sonde_say("%s will hold about %s after %s at this rate (%.0f queries/s)", args->output,
+		  sonde_fmt_bytes(size, sizeof(size), (double)bytes), timed ? length : "an hour",
 		  f.spans_per_s);
 }
 
@@ -69,15 +84,12 @@ static void say_end(const struct record_run *run, const struct sonde_session_res
 
 static int record_session(struct record_run *run, struct sonde_session_opts *opts)
 {
-	const struct sonde_visitor *sink;
+	const struct sonde_visitor *sink = &run->sink;
 	struct sonde_session_result result;
 	struct sonde_snapshot snap;
 	int err, closed;
 
-	err = sonde_writer_open(&run->writer, run->args->output, &run->writer_opts);
-	if (err)
-		return err;
-	sink = sonde_writer_visitor(run->writer);
+	run->sink = (struct sonde_visitor){.ctx = run, .begin = begin};
 	opts->sinks = &sink;
 	opts->n_sinks = 1;
 	opts->on_tick = on_tick;
@@ -109,6 +121,10 @@ static int run_record(const struct sonde_args *args)
 				 "-d 0 records nothing; for one reading use `sonde stat -d 0`");
 	if (args->dry_run)
 		return sonde_observe_dry_run(args, &opts);
+	/* The writer refuses it too, but only after the user was asked for consent. */
+	if (!args->overwrite && !access(args->output, F_OK))
+		return sonde_err(EEXIST, "%s exists; choose another name or give --overwrite",
+				 args->output);
 	opts.lens.want_spans = args->spans.mode != SONDE_SPANS_NONE;
 	return record_session(&run, &opts);
 }
@@ -129,5 +145,6 @@ const struct sonde_command sonde_command_record = {
 	.examples = {{"sonde record -n searchd -d 10m -o day.sonde", "ten minutes"},
 		     {"sonde record -n searchd --follow --spans slowest=1000/h -o week.sonde",
 		      "until stopped, over restarts, bounded"}},
+	.more = sonde_observe_list_lenses,
 	.run = run_record,
 };

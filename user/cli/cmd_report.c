@@ -8,13 +8,12 @@
 static int print_report(const struct sonde_args *args, struct sonde_report *rep)
 {
 	FILE *out;
-	int err = sonde_output_open(&out, args->output, args->overwrite), closed;
+	int err = sonde_output_open(&out, args->output, args->overwrite);
 
 	if (err)
 		return err;
 	err = sonde_report_print(rep, out);
-	closed = sonde_output_close(&out, args->output);
-	return err ? err : closed;
+	return sonde_output_close(&out, args->output, err);
 }
 
 static int run_report(const struct sonde_args *args)
@@ -27,6 +26,7 @@ static int run_report(const struct sonde_args *args)
 
 	/* The report lists the slowest itself, and needs all the others for everything else. */
 	filter.slowest = 0;
+	filter.rebase = true;
 	if (!err)
 		err = sonde_report_new(&rep, &opts);
 	if (!err)

@@ -10,7 +10,7 @@
 
 struct stat_run {
 	struct sonde_stat_view view;
-	bool json, lines;
+	bool json, lines, instant;
 };
 
 static int on_tick(void *ctx, const struct sonde_snapshot *snap)
@@ -25,9 +25,24 @@ static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 	return err ? err : sonde_output_flush();
 }
 
-static int print_end(const struct stat_run *run, const struct sonde_snapshot *snap,
-		     const struct sonde_session_result *result)
+/* The command to type next: the same target, a longer look. "" where the target was started by us.
+ */
+static void next_command(const struct sonde_args *args, bool instant, char *buf, size_t size)
 {
+	const char *rest = instant ? "-d 30s" : "-d 10m -o day.sonde";
+	const char *verb = instant ? "stat" : "record";
+
+	buf[0] = '\0';
+	if (args->pids.n)
+		snprintf(buf, size, "sonde %s -p %d %s", verb, args->pids.pid[0], rest);
+	else if (args->name)
+		snprintf(buf, size, "sonde %s -n %s %s", verb, args->name, rest);
+}
+
+static int print_end(const struct sonde_args *args, const struct stat_run *run,
+		     const struct sonde_snapshot *snap, const struct sonde_session_result *result)
+{
+	char next[256];
 	struct sonde_stat_end end = {
 		.ended = result->ended,
 		.observed_ns = result->observed_ns,
@@ -35,6 +50,8 @@ static int print_end(const struct stat_run *run, const struct sonde_snapshot *sn
 		.detach_ns = result->detach_ns,
 	};
 
+	next_command(args, run->instant, next, sizeof(next));
+	end.next = *next ? next : NULL;
 	return run->json ? sonde_stat_json(stdout, snap, &end)
 			 : sonde_stat_summary(stdout, snap, &end);
 }
@@ -51,12 +68,14 @@ static int run_stat(const struct sonde_args *args)
 		return err ? err : sonde_observe_dry_run(args, &opts);
 	/* One document, unless intervals were asked for: then one line each. */
 	run.lines = !opts.instant && (!args->json || args->seen & SONDE_O(INTERVAL));
+	run.instant = opts.instant;
 	opts.on_tick = on_tick;
 	opts.on_tick_ctx = &run;
+	sonde_output_hold();
 	sonde_snapshot_init(&snap);
 	err = sonde_session_run(&opts, &snap, &result);
 	if (!err)
-		err = print_end(&run, &snap, &result);
+		err = print_end(args, &run, &snap, &result);
 	err = sonde_observe_exit(args, err, result.degraded);
 	sonde_snapshot_fini(&snap);
 	return err;
@@ -83,5 +102,6 @@ const struct sonde_command sonde_command_stat = {
 		     {"sonde stat -p 812 --alloc-mode exact -d 5s",
 		      "every allocation of 5 s; asks first"},
 		     {"sonde stat -d 10s -- sqlite3 :memory: ...", "a command from its start"}},
+	.more = sonde_observe_list_lenses,
 	.run = run_stat,
 };

@@ -47,6 +47,9 @@ int sonde_command_parse(int argc, char **argv, struct sonde_args *args,
 
 /* "-p, --pid PID" */
 void sonde_option_label(const struct sonde_opt *o, struct sonde_str *out);
+/* Words of @text from column @at on, broken to fit a terminal and continued at @indent; newline
+ * added. */
+void sonde_help_wrap(FILE *out, const char *text, size_t at, size_t indent);
 /* What `sonde help` and `sonde CMD --help` print. */
 void sonde_help_overview(FILE *out);
 void sonde_help_command(FILE *out, const struct sonde_command *cmd);

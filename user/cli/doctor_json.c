@@ -19,11 +19,12 @@ static json_t *features_json(const struct sonde_features *f)
 	for (int i = 0; i < SONDE_FEAT__MAX; i++) {
 		enum sonde_feature feat = (enum sonde_feature)i;
 
-		json_object_set_new(
-			o, sonde_feature_name(feat),
-			json_pack("{s:s, s:s, s:s, s:s}", "answer", sonde_answer_name(f->have[i]),
-				  "what", sonde_feature_what(feat), "since",
-				  sonde_feature_since(feat), "remedy", sonde_feature_remedy(feat)));
+		json_object_set_new(o, sonde_feature_name(feat),
+				    json_pack("{s:s, s:s, s:s, s:s}", "answer",
+					      sonde_answer_name(f->have[i]), "what",
+					      sonde_feature_what(feat), "since",
+					      sonde_feature_since(feat), "remedy",
+					      sonde_feature_advice(feat, f->have[i])));
 	}
 	return o;
 }

@@ -121,9 +121,12 @@ static void read_memory(struct sonde_facts *f)
 
 int sonde_facts_read(const struct sonde_target *t, struct sonde_facts *out)
 {
+	struct sonde_proc_stat st;
 	int err;
 
 	*out = (struct sonde_facts){.pid = t->pid};
+	if (!sonde_proc_stat(t->pid, &st))
+		out->ppid = st.ppid;
 	memcpy(out->name, t->comm, sizeof(out->name));
 	if (t->allocator)
 		snprintf(out->allocator, sizeof(out->allocator), "%s%s%s", t->allocator->name,

@@ -14,7 +14,7 @@
 #include "target/target.h"
 
 struct sonde_facts {
-	pid_t pid;
+	pid_t pid, ppid;
 	char name[16];
 	char allocator[64]; /* "glibc 2.36"; "" where none was recognised                      */
 	char thp[16];	    /* what holds for it: "always", "madvise", "never", "off by prctl" */

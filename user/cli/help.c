@@ -33,8 +33,7 @@ void sonde_option_label(const struct sonde_opt *o, struct sonde_str *out)
 		sonde_str_addf(out, " %s", o->metavar);
 }
 
-/* Words of @text from column @at, lines broken before LINE_WIDTH and continued at @indent. */
-static void print_wrapped(FILE *out, const char *text, size_t at, size_t indent)
+void sonde_help_wrap(FILE *out, const char *text, size_t at, size_t indent)
 {
 	while (*text) {
 		size_t len = strcspn(text, " \n");
@@ -72,7 +71,7 @@ static void print_option(FILE *out, const struct sonde_opt *o)
 	fprintf(out, "  %-*s", LABEL_WIDTH, sonde_str_get(&label));
 	if (label.len >= LABEL_WIDTH)
 		fprintf(out, "\n%*s", (int)indent, "");
-	print_wrapped(out, sonde_str_get(&text), indent, indent);
+	sonde_help_wrap(out, sonde_str_get(&text), indent, indent);
 }
 
 static void print_options(FILE *out, uint64_t valid)
@@ -91,20 +90,25 @@ static void print_options(FILE *out, uint64_t valid)
 	}
 }
 
+static void print_examples(FILE *out, const struct sonde_command *cmd)
+{
+	for (size_t i = 0; i < 4 && cmd->examples[i].line; i++)
+		fprintf(out, "%s  %s\n        %s\n", i ? "" : "\nExamples:\n",
+			cmd->examples[i].line, cmd->examples[i].what);
+}
+
 void sonde_help_command(FILE *out, const struct sonde_command *cmd)
 {
 	fprintf(out, "sonde %s: %s\n\nusage: sonde %s [OPTION...]%s%s\n", cmd->name, cmd->summary,
 		cmd->name, *cmd->synopsis ? " " : "", cmd->synopsis);
 	if (cmd->about) {
 		fputc('\n', out);
-		print_wrapped(out, cmd->about, 0, 0);
+		sonde_help_wrap(out, cmd->about, 0, 0);
 	}
 	print_options(out, cmd->valid);
 	if (cmd->more)
 		cmd->more(out);
-	for (size_t i = 0; i < 4 && cmd->examples[i].line; i++)
-		fprintf(out, "%s  %-44s %s\n", i ? "" : "\nExamples:\n", cmd->examples[i].line,
-			cmd->examples[i].what);
+	print_examples(out, cmd);
 }
 
 void sonde_help_overview(FILE *out)

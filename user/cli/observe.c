@@ -8,11 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/command.h"
 #include "cli/observe.h"
 #include "core/err.h"
 #include "core/mem.h"
 
-/* Yes only when typed, or given beforehand. The session says what a no leads to. */
+#define INDENT 11 /* of the lenses' help */
+
+/* Yes only when typed on a terminal, or given beforehand. The session says what a no leads to. */
 static bool ask(void *ctx, const char *question)
 {
 	const struct sonde_args *args = ctx;
@@ -23,11 +26,8 @@ static bool ask(void *ctx, const char *question)
 		fprintf(stderr, "sonde: %s yes (--yes)\n", question);
 		return true;
 	}
-	if (!isatty(STDIN_FILENO)) {
-		fprintf(stderr, "sonde: %s\nsonde: nobody can answer: stdin is no terminal\n",
-			question);
+	if (!isatty(STDIN_FILENO))
 		return false;
-	}
 	fprintf(stderr, "sonde: %s [y/N] ", question);
 	if (!fgets(answer, sizeof(answer), stdin))
 		return false;
@@ -49,6 +49,21 @@ static int check_exact(const struct sonde_args *args)
 		return sonde_err(EINVAL, "--alloc-mode exact slows the target, so it needs an end: "
 					 "add -d, for example -d 5s");
 	return 0;
+}
+
+/* A thread that is not there would be observed as silence. */
+static int check_tid(const struct sonde_args *args)
+{
+	char path[64];
+
+	if (!args->tid || !args->pids.n)
+		return 0;
+	for (size_t i = 0; i < args->pids.n; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%u", args->pids.pid[i], args->tid);
+		if (!access(path, F_OK))
+			return 0;
+	}
+	return sonde_err(ESRCH, "--tid: pid %d has no thread %u", args->pids.pid[0], args->tid);
 }
 
 static uint32_t round_up_pow2(uint32_t n)
@@ -104,6 +119,8 @@ int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts 
 				"--comm: '%s' is longer than the 15 letters the kernel keeps",
 				args->comm);
 	if (!err)
+		err = check_tid(args);
+	if (!err)
 		sonde_observe_fill(args, opts);
 	return err;
 }
@@ -115,4 +132,18 @@ int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded)
 	if (!err && args->strict && degraded)
 		return SONDE_EXIT_DEGRADED;
 	return err;
+}
+
+void sonde_observe_list_lenses(FILE *out)
+{
+	fputs("\nLenses (--lens; without it all but alloc):\n", out);
+	for (size_t i = 0; i < sonde_lens_count; i++) {
+		const struct sonde_lens *lens = sonde_lenses[i];
+
+		fprintf(out, "  %-8s %s\n", lens->name, lens->summary);
+		if (!lens->overhead)
+			continue;
+		fprintf(out, "%*scosts: ", INDENT, "");
+		sonde_help_wrap(out, lens->overhead, INDENT + strlen("costs: "), INDENT);
+	}
 }

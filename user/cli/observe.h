@@ -3,6 +3,8 @@
 #ifndef SONDE_CLI_OBSERVE_H
 #define SONDE_CLI_OBSERVE_H
 
+#include <stdio.h>
+
 #include "cli/args.h"
 #include "session/session.h"
 
@@ -19,5 +21,8 @@ int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded);
 
 /* --dry-run: the plan, and everything that carrying it out would touch. 0 or -errno (logged). */
 int sonde_observe_dry_run(const struct sonde_args *args, const struct sonde_session_opts *opts);
+
+/* For a command's help: the lenses and what each costs. */
+void sonde_observe_list_lenses(FILE *out);
 
 #endif

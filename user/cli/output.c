@@ -7,8 +7,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/output.h"
@@ -16,6 +18,12 @@
 #include "core/log.h"
 
 static int first_error;
+static bool hold;
+
+void sonde_output_hold(void)
+{
+	hold = true;
+}
 
 static ssize_t write_stdout(void *cookie, const char *buf, size_t size)
 {
@@ -27,6 +35,8 @@ static ssize_t write_stdout(void *cookie, const char *buf, size_t size)
 
 		if (n >= 0)
 			done += (size_t)n;
+		else if (errno == EPIPE && !hold)
+			_exit(SONDE_EXIT_OK);
 		else if (errno != EINTR)
 			first_error = -errno;
 	}
@@ -64,12 +74,12 @@ int sonde_output_finish(int err)
 {
 	int out = sonde_output_flush();
 
-	if (out && out != -EPIPE) {
+	if (out == -EPIPE)
+		return err > 0 || err == out ? SONDE_EXIT_OK : sonde_exit_code(err);
+	if (out)
 		sonde_err(out, "cannot write to stdout: %s", strerror(-out));
+	if (out)
 		return SONDE_EXIT_FAILED;
-	}
-	if (err == -EPIPE && out == -EPIPE)
-		err = 0;
 	return err > 0 ? err : sonde_exit_code(err);
 }
 
@@ -79,6 +89,7 @@ void sonde_say(const char *fmt, ...)
 
 	if (sonde_log_get_level() < SONDE_LOG_WARN)
 		return;
+	fflush(stdout); /* so that what was printed before stands before */
 	va_start(ap, fmt);
 	fputs("sonde: ", stderr);
 	vfprintf(stderr, fmt, ap);
@@ -88,6 +99,7 @@ void sonde_say(const char *fmt, ...)
 
 int sonde_output_open(FILE **out, const char *path, int overwrite)
 {
+	struct stat st;
 	FILE *f;
 
 	if (!path || !strcmp(path, "-")) {
@@ -95,6 +107,8 @@ int sonde_output_open(FILE **out, const char *path, int overwrite)
 		return 0;
 	}
 	f = fopen(path, overwrite ? "we" : "wxe");
+	if (!f && errno == EEXIST && !stat(path, &st) && !S_ISREG(st.st_mode))
+		f = fopen(path, "we"); /* a pipe or a device has nothing to lose */
 	if (!f && errno == EEXIST)
 		return sonde_err(EEXIST, "%s exists; --overwrite replaces it", path);
 	if (!f)
@@ -103,18 +117,22 @@ int sonde_output_open(FILE **out, const char *path, int overwrite)
 	return 0;
 }
 
-int sonde_output_close(FILE **out, const char *path)
+int sonde_output_close(FILE **out, const char *path, int err)
 {
 	FILE *f = *out;
-	int bad;
+	bool bad;
+	int cause;
 
 	*out = NULL;
-	if (f == stdout)
-		return sonde_output_flush();
+	if (f == stdout) {
+		cause = sonde_output_flush();
+		return err ? err : cause;
+	}
 	bad = ferror(f);
 	errno = 0;
-	if (fclose(f) == EOF || bad)
-		return sonde_err(errno ? errno : EIO, "cannot write to %s: %s", path,
-				 strerror(errno ? errno : EIO));
-	return 0;
+	bad |= fclose(f) == EOF;
+	cause = err < 0 ? -err : errno ? errno : EIO;
+	if (!bad)
+		return err;
+	return sonde_err(cause, "cannot write to %s: %s", path, strerror(cause));
 }

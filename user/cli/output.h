@@ -10,6 +10,9 @@
 
 /* First thing in main: SIGPIPE becomes EPIPE, and fds 0 to 2 are never something else. */
 void sonde_output_init(void);
+/* From here on a reader that goes away is an error of stdout that the command must see, since it
+ * has something to let go of first. Without this the process ends at once, exit code 0. */
+void sonde_output_hold(void);
 /* Push out what was printed. 0; -EPIPE (quiet: the reader went away) or -errno (not yet logged). */
 int sonde_output_flush(void);
 /* The exit code of a command that ended with @err, after everything is written. */
@@ -20,9 +23,12 @@ void sonde_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
  * Open what -o names for writing: NULL or "-" is stdout. Without @overwrite an existing file is
- * left alone. 0 or -errno (logged). Close with sonde_output_close, which says what went wrong.
+ * left alone. 0 or -errno (logged).
  */
 int sonde_output_open(FILE **out, const char *path, int overwrite);
-int sonde_output_close(FILE **out, const char *path);
+/* @err: how the work went; returned as it is when nothing is wrong with the file. Who writes to a
+ * stream leaves its failure to whoever opened it, so that is said here, once. 0 or -errno (logged).
+ */
+int sonde_output_close(FILE **out, const char *path, int err);
 
 #endif

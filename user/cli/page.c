@@ -66,6 +66,11 @@ static void man_command(FILE *out, const struct sonde_command *cmd)
 		man_text(out, cmd->examples[i].what);
 		fputc('\n', out);
 	}
+	if (cmd->more) {
+		fputs(".PP\n.nf\n", out);
+		cmd->more(out);
+		fputs(".fi\n", out);
+	}
 	fputs(".PP\nOptions:", out);
 	for (size_t i = 0; i < sonde_options.n; i++) {
 		if (!(cmd->valid & SONDE_OPT_BIT(i)) || !sonde_options.rows[i].group)
@@ -131,6 +136,11 @@ static void md_command(FILE *out, const struct sonde_command *cmd)
 		md_text(out, o->help);
 		print_default(out, o);
 		fputs(" |\n", out);
+	}
+	if (cmd->more) {
+		fputs("\n```", out);
+		cmd->more(out);
+		fputs("```\n", out);
 	}
 	for (size_t i = 0; i < 4 && cmd->examples[i].line; i++)
 		fprintf(out, "%s- `%s`: %s\n", i ? "" : "\n", cmd->examples[i].line,

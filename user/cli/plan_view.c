@@ -115,19 +115,22 @@ void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 
 void sonde_plan_print_sites(FILE *out, const struct sonde_session_plan *p)
 {
+	const char *label = "probes";
+
 	for (size_t i = 0; i < p->plan.n; i++) {
 		const struct sonde_hook *hook = p->plan.items[i].hook;
 
 		for (size_t k = 0; probes(&p->plan.items[i]) && k < hook->n_sites; k++) {
 			const struct sonde_probe_site *s = &hook->sites[k];
 
-			fprintf(out, LABEL "%s+%u at 0x%llx of %s, pid %d: %s, %s%s\n",
-				i + k ? "" : "probes", s->symbol ? s->symbol : "?", s->site.slide,
+			fprintf(out, LABEL "%s+%u at 0x%llx of %s, pid %d: %s, %s%s\n", label,
+				s->symbol ? s->symbol : "?", s->site.slide,
 				(unsigned long long)s->site.offset, s->shown ? s->shown : "?",
 				s->pid, s->site.insn,
 				s->site.kind == SONDE_INSN_EMULATED ? "emulated (one trap)"
 								    : "single-stepped (dear)",
 				s->want_return ? ", and its return" : "");
+			label = "";
 		}
 	}
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "core/clock.h"
+#include "core/str.h"
 #include "model/visitor.h"
 
 enum sonde_export_takes {
@@ -25,7 +26,7 @@ enum sonde_export_takes {
 };
 
 struct sonde_export_opts {
-	bool series; /* metrics over time instead of spans, where a format is either                 */
+	bool series; /* metrics over time instead of spans, where a format is either */
 };
 
 struct sonde_export {
@@ -35,6 +36,8 @@ struct sonde_export {
 	struct sonde_clockpair clock; /* set from begin's meta */
 	struct sonde_visitor visitor; /* ctx is this struct    */
 	void *priv;
+	/* The frame's own. */
+	int (*format_begin)(void *ctx, const struct sonde_meta *meta);
 };
 
 struct sonde_exporter {
@@ -42,7 +45,11 @@ struct sonde_exporter {
 	const char *summary; /* one line for help                       */
 	const char *suffix;  /* ".csv"                                  */
 	unsigned takes;	     /* enum sonde_export_takes                 */
-	/* Set x->visitor's hooks, and priv. 0 or -errno (logged). */
+	/*
+	 * Set x->visitor's hooks (ctx stays), and priv. The frame reads the clock before the
+	 * format's begin, and says degraded notes on stderr where the format takes none. 0 or
+	 * -errno (logged).
+	 */
 	int (*open)(struct sonde_export *x);
 	/* Finish the output and free priv. Optional. */
 	int (*close)(struct sonde_export *x);
@@ -57,7 +64,14 @@ const struct sonde_exporter *sonde_exporter_find(const char *name);
 int sonde_export_open(struct sonde_export **out, const char *format,
 		      const struct sonde_export_opts *opts, FILE *f);
 const struct sonde_visitor *sonde_export_visitor(struct sonde_export *x);
-/* Flush and free. 0, or -errno (logged) where the output could not be written. */
+/* Flush and free. 0 or -errno as sonde_export_put. */
 int sonde_export_close(struct sonde_export **x);
+/*
+ * For exporters: write @line out and clear it. 0, or -errno not logged where the output could not
+ * be written: whoever opened it knows its name, and whether a reader that went away matters.
+ */
+int sonde_export_put(struct sonde_export *x, struct sonde_str *line);
+/* UTC ns of a monotonic time. */
+uint64_t sonde_export_utc(const struct sonde_export *x, uint64_t mono_ns);
 
 #endif

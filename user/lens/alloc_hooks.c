@@ -107,6 +107,11 @@ static const struct passing cxx_passing[] = {
 	{"_ZdaPvmSt11align_val_t", SONDE_ALLOC_DELETE_SIZED, false},
 };
 
+struct process {
+	pid_t pid;
+	uint32_t index; /* in the session's list of targets */
+};
+
 struct site_array {
 	struct sonde_probe_site *s;
 	size_t n, cap;
@@ -136,7 +141,7 @@ static bool has_site(const struct site_array *a, const struct sonde_module *m, u
 	return false;
 }
 
-static int site_add(struct site_array *a, pid_t pid, const struct sonde_module *m,
+static int site_add(struct site_array *a, const struct process *proc, const struct sonde_module *m,
 		    const struct passing *p, const struct sonde_site *site, bool want_return)
 {
 	struct sonde_probe_site s = {
@@ -146,8 +151,8 @@ static int site_add(struct site_array *a, pid_t pid, const struct sonde_module *
 		.dev = m->dev,
 		.inode = m->inode,
 		.site = *site,
-		.cookie = SONDE_ALLOC_COOKIE(p->op, p->aligned, site->sp_delta),
-		.pid = pid,
+		.cookie = SONDE_ALLOC_COOKIE(p->op, p->aligned, site->sp_delta, proc->index),
+		.pid = proc->pid,
 		.want_return = want_return,
 	};
 
@@ -161,14 +166,17 @@ static int site_add(struct site_array *a, pid_t pid, const struct sonde_module *
 
 /* Resolve @n passing functions in @m; those that it lacks or that are there already are passed
  * over. */
-static int add_passing(struct site_array *a, pid_t pid, const struct sonde_module *m,
-		       const struct passing *p, size_t n, bool want_return)
+static int add_passing(struct site_array *a, const struct process *proc,
+		       const struct sonde_module *m, const struct passing *p, size_t n,
+		       bool want_return)
 {
 	unsigned args = SONDE_ARG_RDI | SONDE_ARG_RSI | SONDE_ARG_RDX;
 	struct sonde_elf *elf = NULL;
+	char root[32];
 	int err;
 
-	err = sonde_elf_open(&elf, m->open_path, "");
+	snprintf(root, sizeof(root), "/proc/%d/root", proc->pid);
+	err = sonde_elf_open(&elf, m->open_path, root);
 	for (size_t i = 0; !err && i < n; i++) {
 		struct sonde_site site;
 		struct sonde_sym sym;
@@ -178,7 +186,7 @@ static int add_passing(struct site_array *a, pid_t pid, const struct sonde_modul
 		if (!want_return)
 			args = SONDE_ARG_RDI | (p[i].aligned ? SONDE_ARG_RSI : 0);
 		err = sonde_site_choose(elf, sym.offset, sym.size, args, want_return, &site);
-		err = err ? err : site_add(a, pid, m, &p[i], &site, want_return);
+		err = err ? err : site_add(a, proc, m, &p[i], &site, want_return);
 	}
 	sonde_elf_free(&elf);
 	return err;
@@ -205,8 +213,8 @@ static enum group group_of(const struct sonde_allocator *a, const struct sonde_a
 }
 
 /* The allocator's own functions, as its descriptor lists them. */
-static int add_own(struct site_array groups[G__MAX], pid_t pid, const struct sonde_allocator *a,
-		   const struct sonde_module *m)
+static int add_own(struct site_array groups[G__MAX], const struct process *proc,
+		   const struct sonde_allocator *a, const struct sonde_module *m)
 {
 	sonde_autofree struct sonde_alloc_site *sites = NULL;
 	size_t n = 0;
@@ -214,44 +222,45 @@ static int add_own(struct site_array groups[G__MAX], pid_t pid, const struct son
 
 	for (size_t i = 0; !err && i < n; i++) {
 		const struct sonde_alloc_entry *e = sites[i].entry;
-		struct passing p = {.symbol = e->symbol, .op = e->op};
+		struct passing p = {.symbol = sites[i].symbol, .op = e->op};
 		enum group g = group_of(a, e);
 
 		p.aligned = e->op == SONDE_ALLOC_NEW && strstr(e->symbol, "align_val_t");
-		err = site_add(&groups[g], pid, m, &p, &sites[i].site, g == G_RETURN);
+		err = site_add(&groups[g], proc, m, &p, &sites[i].site, g == G_RETURN);
 	}
 	return err;
 }
 
-static int find_sites(struct site_array groups[G__MAX], pid_t pid, const struct sonde_modules *mods)
+static int find_sites(struct site_array groups[G__MAX], const struct process *proc,
+		      const struct sonde_modules *mods)
 {
 	const struct sonde_allocator *a;
 	char version[32];
 	size_t own;
-	int err = sonde_allocator_detect(pid, mods, &a, &own, version, sizeof(version));
+	int err = sonde_allocator_detect(proc->pid, mods, &a, &own, version, sizeof(version));
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	err = add_own(groups, pid, a, &mods->m[own]);
+	err = add_own(groups, proc, a, &mods->m[own]);
 	if (err || !a->exact)
 		return err;
-	err = add_passing(&groups[G_RETURN], pid, &mods->m[own], own_passing,
+	err = add_passing(&groups[G_RETURN], proc, &mods->m[own], own_passing,
 			  SONDE_ARRAY_SIZE(own_passing), true);
 	for (size_t i = 0; !err && i < mods->n; i++)
 		if (may_wrap(&mods->m[i]))
-			err = add_passing(&groups[G_WRAPPER], pid, &mods->m[i], cxx_passing,
+			err = add_passing(&groups[G_WRAPPER], proc, &mods->m[i], cxx_passing,
 					  SONDE_ARRAY_SIZE(cxx_passing), false);
 	return err;
 }
 
-static int add_target(pid_t pid, struct sonde_hook_list *hooks)
+static int add_target(const struct process *proc, struct sonde_hook_list *hooks)
 {
 	struct site_array groups[G__MAX] = {0};
 	struct sonde_modules mods = {0};
-	int err = sonde_modules_read(pid, &mods);
+	int err = sonde_modules_read(proc->pid, &mods);
 
 	if (!err)
-		err = find_sites(groups, pid, &mods);
+		err = find_sites(groups, proc, &mods);
 	for (size_t g = 0; !err && g < G__MAX; g++) {
 		struct sonde_hook h = group_hooks[g];
 
@@ -275,7 +284,8 @@ int sonde_alloc_hooks_add(const struct sonde_lens_ctx *ctx, struct sonde_hook_li
 {
 	for (size_t i = 0; i < ctx->targets->n; i++) {
 		const struct sonde_target *t = &ctx->targets->t[i];
-		int err = t->gone || !t->allocator ? 0 : add_target(t->pid, hooks);
+		struct process proc = {.pid = t->pid, .index = (uint32_t)i};
+		int err = t->gone || !t->allocator ? 0 : add_target(&proc, hooks);
 
 		if (err)
 			return err;

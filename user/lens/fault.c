@@ -6,6 +6,7 @@
  * counted into, so no fault is lost between two reads.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,8 @@ struct fault_state {
 	struct sonde_fault_entries now, before; /* the histogram map at this tick and at the last */
 	struct sonde_hist delta;
 	uint64_t last_ns;
-	bool sized; /* the ends of faults are seen */
+	bool sized;	/* the ends of faults are seen */
+	bool told_lost; /* of children without a target */
 };
 
 static const void *fault_elf(size_t *size)
@@ -349,21 +351,37 @@ static int push_sums(struct sonde_lens_ctx *ctx, uint64_t ts_ns, uint32_t target
 	return err;
 }
 
-/* Make room for processes to come: those that went can no longer count. */
-static void forget_gone(struct fault_state *st, const struct sonde_target_list *targets)
+static bool is_dead(uint32_t tgid)
 {
-	struct sonde_fault_key key;
+	return kill((pid_t)tgid, 0) && errno == ESRCH;
+}
+
+/*
+ * Make room for processes to come: those that went can no longer count. A child may have ended
+ * before the session could make a target of it: its faults belong to no target, which is told once.
+ */
+static int forget_gone(struct sonde_lens_ctx *ctx)
+{
+	struct fault_state *st = ctx->priv;
+	bool lost = false;
 
 	for (size_t i = 0; i < st->now.n; i++) {
-		ssize_t t = index_of(targets, st->n_rows, st->now.e[i].key.tgid);
+		struct sonde_fault_key key = st->now.e[i].key;
+		ssize_t t = index_of(ctx->targets, st->n_rows, key.tgid);
 
-		if (t < 0 || !targets->t[t].gone)
+		if (t < 0 ? !is_dead(key.tgid) : !ctx->targets->t[t].gone)
 			continue;
-		key = st->now.e[i].key;
+		lost |= t < 0;
 		bpf_map_delete_elem(st->hist_fd, &key);
 		key.bucket = 0;
 		bpf_map_delete_elem(st->sums_fd, &key);
 	}
+	if (!lost || st->told_lost)
+		return 0;
+	st->told_lost = true;
+	return sonde_lens_note(ctx, SONDE_NOTE_CAUTION,
+			       "children that end within milliseconds are not in the fault figures",
+			       "");
 }
 
 static int fault_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
@@ -383,7 +401,8 @@ static int fault_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	err = push_hists(ctx, ts_ns);
 	for (uint32_t i = 0; i < st->n_rows && !err; i++)
 		err = push_sums(ctx, ts_ns, i);
-	forget_gone(st, ctx->targets);
+	if (!err)
+		err = forget_gone(ctx);
 	st->last_ns = ts_ns;
 	return err;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* SQLite's answers in the terms of this program; see schema.h. */
 #include <errno.h>
-#include <string.h>
 
 #include "core/mem.h"
 #include "record/schema.h"
@@ -11,6 +10,11 @@ static const struct {
 	const char *cause;
 } codes[] = {
 	{SQLITE_FULL, ENOSPC, "the disk is full"},
+	/* A quota and a file size limit come as failed writes: only ENOSPC has a code of its own.
+	 */
+	{SQLITE_IOERR_WRITE, EIO, "a write failed (quota, file size limit, or a failing disk)"},
+	{SQLITE_IOERR_SHORT_READ, EBADMSG, "it is shorter than it says"},
+	{SQLITE_IOERR, EIO, "its disk fails"},
 	{SQLITE_CORRUPT, EBADMSG, "its pages do not fit together (cut off or damaged)"},
 	{SQLITE_NOTADB, EBADMSG, "it is not an SQLite file"},
 	{SQLITE_MISMATCH, EBADMSG, "a value has the wrong type"},
@@ -26,27 +30,18 @@ static const struct {
 	{SQLITE_CONSTRAINT, EBADMSG, "a value breaks a rule of its table"},
 };
 
-int sonde_db_errno(sqlite3 *db, int code)
+int sonde_db_errno(int code)
 {
-	int sys = db ? sqlite3_system_errno(db) : 0;
-
-	/* ENOSPC has a code of its own; a quota and a file size limit come as I/O errors. */
-	if ((code & 0xff) == SQLITE_IOERR)
-		return sys == EDQUOT || sys == EFBIG || sys == ENOSPC ? ENOSPC : EIO;
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(codes); i++)
-		if (codes[i].code == (code & 0xff))
+		if (codes[i].code == code || codes[i].code == (code & 0xff))
 			return codes[i].err;
 	return EIO;
 }
 
-const char *sonde_db_cause(sqlite3 *db, int code)
+const char *sonde_db_cause(int code)
 {
-	int sys = db ? sqlite3_system_errno(db) : 0;
-
-	if ((code & 0xff) == SQLITE_IOERR)
-		return sys ? strerror(sys) : "it is shorter than it says, or its disk fails";
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(codes); i++)
-		if (codes[i].code == (code & 0xff))
+		if (codes[i].code == code || codes[i].code == (code & 0xff))
 			return codes[i].cause;
 	return sqlite3_errstr(code);
 }

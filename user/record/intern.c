@@ -30,8 +30,8 @@ static struct sonde_intern_slot *probe(struct sonde_intern_slot *slots, size_t c
 {
 	size_t i = hash & (cap - 1);
 
-	while (slots[i].key && !(slots[i].hash == hash && slots[i].len == len &&
-				 !memcmp(slots[i].key, key, len)))
+	while (slots[i].key &&
+	       !(slots[i].hash == hash && slots[i].len == len && !memcmp(slots[i].key, key, len)))
 		i = (i + 1) & (cap - 1);
 	return &slots[i];
 }

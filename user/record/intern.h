@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What was stored already: strings with the id they got, and bare 64-bit keys. Both only grow, by the
- * number of distinct members.
+ * What was stored already: strings with the id they got, and bare 64-bit keys. Both only grow, by
+ * the number of distinct members.
  */
 #ifndef SONDE_RECORD_INTERN_H
 #define SONDE_RECORD_INTERN_H

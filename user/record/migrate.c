@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Steps from one schema version to the next. The reader runs them on a private copy of an older
- * recording, so the file itself never changes. The last row ends the table; there is a row for every
- * version before SONDE_RECORD_SCHEMA, which a test checks with a recording of each.
+ * recording, so the file itself never changes. The last row ends the table; there is a row for
+ * every version before SONDE_RECORD_SCHEMA, which a test checks with a recording of each.
  */
 #include <stddef.h>
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "core/err.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/str.h"
 #include "record/reader_impl.h"
@@ -20,8 +21,8 @@
 #define MAX_VALUE_BYTES (4 << 20) /* no text or blob of ours comes near */
 
 /* SQLite's file header: https://www.sqlite.org/fileformat.html, section 1.3. */
-#define HEADER_BYTES	  100
-#define HEADER_USER_VERSION 60
+#define HEADER_BYTES	      100
+#define HEADER_USER_VERSION   60
 #define HEADER_APPLICATION_ID 68
 
 static uint32_t be32(const unsigned char *p)
@@ -32,12 +33,14 @@ static uint32_t be32(const unsigned char *p)
 static int check_version(const char *path, uint32_t version)
 {
 	if (version > SONDE_RECORD_SCHEMA)
-		return sonde_err(EPROTO,
-				 "%s was written by a newer sonde (schema %u, this one reads up to %d): "
-				 "read it with that version",
-				 path, version, SONDE_RECORD_SCHEMA);
+		return sonde_err(
+			EPROTO,
+			"%s was written by a newer sonde (schema %u, this one reads up to %d): "
+			"read it with that version",
+			path, version, SONDE_RECORD_SCHEMA);
 	if (version < 1)
-		return sonde_err(EBADMSG, "%s is not a sonde recording: it has no schema version", path);
+		return sonde_err(EBADMSG, "%s is not a sonde recording: it has no schema version",
+				 path);
 	return 0;
 }
 
@@ -51,32 +54,37 @@ static int check_header(const char *path, uint32_t *version)
 	if (fd < 0 || fstat(fd, &st))
 		return sonde_err(errno, "cannot open recording %s: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
-		return sonde_err(EBADMSG, "%s is not a sonde recording: it is not a regular file", path);
+		return sonde_err(EBADMSG, "%s is not a sonde recording: it is not a regular file",
+				 path);
 	n = read(fd, head, sizeof(head));
 	if (n < 0)
 		return sonde_err(errno, "cannot read recording %s: %s", path, strerror(errno));
 	if (n < HEADER_BYTES)
-		return sonde_err(EBADMSG, "%s is not a sonde recording: it has only %zd bytes", path, n);
+		return sonde_err(EBADMSG, "%s is not a sonde recording: it has only %zd bytes",
+				 path, n);
 	if (memcmp(head, "SQLite format 3", 16) ||
 	    be32(head + HEADER_APPLICATION_ID) != SONDE_RECORD_APPLICATION_ID)
 		return sonde_err(EBADMSG,
-				 "%s is not a sonde recording; make one with: sonde record -o FILE", path);
+				 "%s is not a sonde recording; make one with: sonde record -o FILE",
+				 path);
 	*version = be32(head + HEADER_USER_VERSION);
 	return check_version(path, *version);
 }
 
 int sonde_reader_fail(const struct sonde_reader *r, int code)
 {
-	int err = sonde_db_errno(r->db, code);
+	int err = sonde_db_errno(code);
 
 	if (err == EBADMSG || err == EIO)
-		return sonde_err(EBADMSG,
-				 "recording %s is damaged: %s; sqlite3 %s .recover saves what can be read",
-				 r->path, sonde_db_cause(r->db, code), r->path);
-	return sonde_err(err, "cannot read recording %s: %s", r->path, sonde_db_cause(r->db, code));
+		return sonde_err(
+			EBADMSG,
+			"recording %s is damaged: %s; sqlite3 %s .recover saves what can be read",
+			r->path, sonde_db_cause(code), r->path);
+	return sonde_err(err, "cannot read recording %s: %s", r->path, sonde_db_cause(code));
 }
 
-/* Before any statement: no triggers, functions or virtual tables of the file run, sizes are bounded. */
+/* Before any statement: no triggers, functions or virtual tables of the file run, sizes are
+ * bounded. */
 static int open_db(struct sonde_reader *r, const char *name, int flags)
 {
 	int rc;
@@ -88,11 +96,13 @@ static int open_db(struct sonde_reader *r, const char *name, int flags)
 		return rc;
 	sqlite3_db_config(r->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(r->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	sqlite3_extended_result_codes(r->db, 1);
 	sqlite3_limit(r->db, SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES);
 	sqlite3_busy_timeout(r->db, 2000);
-	rc = sqlite3_exec(r->db, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY", NULL, NULL,
-			  NULL);
-	return rc ? rc : sqlite3_exec(r->db, "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
+	rc = sqlite3_exec(r->db, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY", NULL,
+			  NULL, NULL);
+	return rc ? rc
+		  : sqlite3_exec(r->db, "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
 }
 
 static bool has_wal(const char *path)
@@ -114,8 +124,8 @@ static int uri_of(const char *path, struct sonde_str *uri)
 	return err ? err : sonde_str_addf(uri, "?immutable=1");
 }
 
-/* A file in WAL mode needs a -shm file beside it, which cannot be made everywhere. If there is no log
- * to be read with it, the file is all there is and may be read as it stands. */
+/* A file in WAL mode needs a -shm file beside it, which cannot be made everywhere. If there is no
+ * log to be read with it, the file is all there is and may be read as it stands. */
 static int open_readonly(struct sonde_reader *r)
 {
 	sonde_autostr struct sonde_str uri = {0};
@@ -126,10 +136,11 @@ static int open_readonly(struct sonde_reader *r)
 	if (base != SQLITE_CANTOPEN && base != SQLITE_READONLY && base != SQLITE_IOERR)
 		return sonde_reader_fail(r, rc);
 	if (has_wal(r->path))
-		return sonde_err(EACCES,
-				 "cannot read recording %s: it was not closed and its directory cannot be "
-				 "written; copy it with its -wal file to a directory that can",
-				 r->path);
+		return sonde_err(
+			EACCES,
+			"cannot read recording %s: it was not closed and its directory cannot be "
+			"written; copy it with its -wal file to a directory that can",
+			r->path);
 	if (uri_of(r->path, &uri))
 		return sonde_reader_fail(r, SQLITE_NOMEM);
 	rc = open_db(r, uri.s, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
@@ -162,7 +173,8 @@ static int migrate(struct sonde_reader *r, uint32_t version)
 static int check_tables(struct sonde_reader *r)
 {
 	static const char sql[] =
-		"SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name IN "
+		"SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name "
+		"IN "
 		"('meta','name','tick','series','value','hist_window','hist','note','drops',"
 		"'fingerprint','span','query_text')";
 	sqlite3_stmt *stmt = NULL;
@@ -204,6 +216,11 @@ int sonde_reader_open(struct sonde_reader **out, const char *path)
 		sonde_reader_free(&r);
 	else
 		*out = r;
+	if (!err && !sonde_meta_find(&r->meta, "recording.begin_ns"))
+		sonde_warn("recording %s is empty: it was cut before its first interval, or moved "
+			   "without "
+			   "its -wal file",
+			   path);
 	return err;
 }
 
@@ -330,7 +347,8 @@ static int series_row(struct sonde_reader *r, sqlite3_stmt *stmt)
 	};
 	if (!s->name || !s->label || !s->unit || !s->help)
 		return -ENOMEM;
-	s->metric = (struct sonde_metric_desc){s->name, s->unit, (enum sonde_metric_kind)s->kind, s->help};
+	s->metric = (struct sonde_metric_desc){s->name, s->unit, (enum sonde_metric_kind)s->kind,
+					       s->help};
 	s->hist = (struct sonde_hist_desc){s->name, s->unit, s->help};
 	return 0;
 }
@@ -367,7 +385,8 @@ static int load_span_counts(struct sonde_reader *r)
 		const char *key, *sql;
 	} counts[] = {
 		{"recording.spans_seen", "SELECT spans_seen FROM tick ORDER BY ts_ns DESC LIMIT 1"},
-		{"recording.spans_stored", "SELECT spans_stored FROM tick ORDER BY ts_ns DESC LIMIT 1"},
+		{"recording.spans_stored",
+		 "SELECT spans_stored FROM tick ORDER BY ts_ns DESC LIMIT 1"},
 	};
 	int err = 0;
 

@@ -24,13 +24,14 @@ void sonde_reader_free(struct sonde_reader **r);
 const char *sonde_reader_path(const struct sonde_reader *r);
 /*
  * What begin gave, and the writer's own keys: "complete" ("0" or "1"), "recording.start_ns",
- * "recording.end_ns" (UTC; of a cut one: its last tick), "recording.spans" (all, none, slowest=N/h),
- * "recording.spans_seen", "recording.spans_stored", "recording.path".
+ * "recording.end_ns" (UTC; of a cut one: its last tick), "recording.spans" (all, none,
+ * slowest=N/h), "recording.spans_seen", "recording.spans_stored", "recording.path".
  */
 const struct sonde_meta *sonde_reader_meta(const struct sonde_reader *r);
 /* False: cut short, or still being written. */
 bool sonde_reader_complete(const struct sonde_reader *r);
-/* UTC ns of the first and the last tick (begin, where there was none). A cut one was cut after end. */
+/* UTC ns of the first and the last tick (begin, where there was none). A cut one was cut after end.
+ */
 uint64_t sonde_reader_start_ns(const struct sonde_reader *r);
 uint64_t sonde_reader_end_ns(const struct sonde_reader *r);
 #define sonde_reader_cut_ns(r) sonde_reader_end_ns(r)
@@ -39,8 +40,10 @@ const struct sonde_clockpair *sonde_reader_clock(const struct sonde_reader *r);
 
 struct sonde_reader_filter {
 	uint64_t since_ns, until_ns; /* UTC ns, [since, until); 0: no bound. Of histograms, the UTC
-				      * minutes that overlap; of spans, those that ended inside           */
-	uint32_t slowest;	     /* only the N longest spans, longest first; 0: all                   */
+				      * minutes that overlap; of spans, those that ended inside; of
+				      * notes also earlier ones that weaken figures */
+	uint32_t slowest; /* only the N longest spans, longest first; 0: all                   */
+	bool rebase;	  /* counters count from since, not from attach (drops always do)      */
 };
 
 /*
@@ -52,8 +55,9 @@ int sonde_reader_parse_time(const struct sonde_reader *r, const char *s, uint64_
 /*
  * Push everything into @v in time order, as of now: begin, values, a tick per interval, end. Hooks
  * that are NULL cost nothing. With f->slowest the spans come together, after the last tick. Times
- * are monotonic (sonde_meta_clock of begin's meta turns them into UTC). @f may be NULL. 0, -errno of a
- * hook as is, or -EBADMSG (logged) where the file is damaged: what came before is sound.
+ * are monotonic (sonde_meta_clock of begin's meta turns them into UTC). @f may be NULL. 0, -errno
+ * of a hook as is, or -EBADMSG (logged) where the file is damaged: what came before is sound.
+ * Descriptors of metrics and histograms stay valid until the next visit or free.
  */
 int sonde_reader_visit(struct sonde_reader *r, const struct sonde_reader_filter *f,
 		       const struct sonde_visitor *v);

@@ -17,6 +17,7 @@ struct sonde_reader_series {
 	int64_t id;
 	int kind; /* enum sonde_series_kind */
 	uint32_t target;
+	double base; /* of a counter: what to take off; 0 unless rebased */
 	char *name, *label, *unit, *help;
 	struct sonde_metric_desc metric;
 	struct sonde_hist_desc hist;
@@ -41,6 +42,7 @@ int sonde_reader_fail(const struct sonde_reader *r, int code);
 int sonde_reader_load(struct sonde_reader *r);
 /* NULL if there is none. */
 const char *sonde_reader_name(const struct sonde_reader *r, int64_t id);
-const struct sonde_reader_series *sonde_reader_find_series(const struct sonde_reader *r, int64_t id);
+const struct sonde_reader_series *sonde_reader_find_series(const struct sonde_reader *r,
+							   int64_t id);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Replays a recording into a visitor. Each table is one cursor in the order it was written; a tick
- * lets every cursor run up to its time. All of it happens in one read transaction, so that a recording
- * which is still growing is seen as it was at one instant.
+ * lets every cursor run up to its time. All of it happens in one read transaction, so that a
+ * recording which is still growing is seen as it was at one instant.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ static int emit_metric(struct visit *v, sqlite3_stmt *st)
 		.label = s->label,
 		.ts_ns = mono_of(v, sqlite3_column_int64(st, 0)),
 		.target = s->target,
-		.value = sqlite3_column_double(st, 2),
+		.value = sqlite3_column_double(st, 2) - s->base,
 		.absent = absent ? column_name(v, st, 3) : NULL,
 	};
 	return v->to->metric(v->to->ctx, &m);
@@ -207,7 +207,7 @@ static int emit_span(struct visit *v, sqlite3_stmt *st)
 	return v->to->span(v->to->ctx, &s);
 }
 
-#define SPAN_END      "coalesce(s.last_ns, s.first_ns, s.request_end_ns, s.start_ns, s.arrival_ns, 0)"
+#define SPAN_END "coalesce(s.last_ns, s.first_ns, s.request_end_ns, s.start_ns, s.arrival_ns, 0)"
 #define SPAN_COLUMNS                                                                               \
 	SPAN_END ", s.target, s.pid, s.tid, s.conn, s.seq, s.client, s.proto, s.command, "         \
 		 "s.command_id, s.index_name, s.fingerprint, s.status, s.error, s.flags, "         \
@@ -225,23 +225,26 @@ static const struct {
 	[C_METRIC] = {"SELECT ts_ns, series, value, absent FROM value "
 		      "WHERE ts_ns >= ?1 AND ts_ns < ?2 ORDER BY ts_ns, series",
 		      emit_metric},
+	/* What weakens figures (enum 'note' 3 and 4) holds for those that came later, too. */
 	[C_NOTE] = {"SELECT ts_ns, level, lens, what, remedy FROM note "
-		    "WHERE ts_ns >= ?1 AND ts_ns < ?2 ORDER BY id",
+		    "WHERE (ts_ns >= ?1 OR level >= 3) AND ts_ns < ?2 ORDER BY id",
 		    emit_note},
 	/* Cumulative since the filter's start. */
-	[C_DROP] = {"SELECT d.ts_ns, d.lens, d.cause, d.count - coalesce((SELECT max(b.count) "
-		    "FROM drops b WHERE b.lens = d.lens AND b.cause = d.cause AND b.ts_ns < ?1), 0) "
-		    "FROM drops d WHERE d.ts_ns >= ?1 AND d.ts_ns < ?2 ORDER BY d.ts_ns",
-		    emit_drop},
+	[C_DROP] =
+		{"SELECT d.ts_ns, d.lens, d.cause, d.count - coalesce((SELECT max(b.count) "
+		 "FROM drops b WHERE b.lens = d.lens AND b.cause = d.cause AND b.ts_ns < ?1), 0) "
+		 "FROM drops d WHERE d.ts_ns >= ?1 AND d.ts_ns < ?2 ORDER BY d.ts_ns",
+		 emit_drop},
 	[C_SPAN] = {"SELECT " SPAN_COLUMNS "FROM span s "
 		    "LEFT JOIN fingerprint f ON f.id = s.fingerprint "
 		    "LEFT JOIN query_text t ON t.span = s.id "
 		    "WHERE " SPAN_END " >= ?1 AND " SPAN_END " < ?2 ORDER BY s.id",
 		    emit_span},
-	[C_HIST] = {"SELECT to_ns, series, from_ns, count, sum, min, max, window_ns FROM hist_window "
-		    "WHERE window_ns > ?1 - 60000000000 AND window_ns < ?2 "
-		    "ORDER BY window_ns, series",
-		    emit_hist},
+	[C_HIST] =
+		{"SELECT to_ns, series, from_ns, count, sum, min, max, window_ns FROM hist_window "
+		 "WHERE window_ns > ?1 - 60000000000 AND window_ns < ?2 "
+		 "ORDER BY window_ns, series",
+		 emit_hist},
 };
 
 /* The N longest are found by their ids first, so that sorting does not carry whole rows. */
@@ -295,8 +298,9 @@ static int open_cursor(struct visit *v, struct cursor *c, const char *sql)
 static int open_cursors(struct visit *v, struct cursor *cs)
 {
 	const bool wanted[C__MAX] = {
-		[C_METRIC] = v->to->metric, [C_NOTE] = v->to->note, [C_DROP] = v->to->drop,
-		[C_SPAN] = v->to->span && v->slowest < 0, [C_HIST] = v->to->hist,
+		[C_METRIC] = v->to->metric, [C_NOTE] = v->to->note,
+		[C_DROP] = v->to->drop,	    [C_SPAN] = v->to->span && v->slowest < 0,
+		[C_HIST] = v->to->hist,
 	};
 	int err = 0;
 
@@ -320,8 +324,9 @@ static int drain_all(struct visit *v, struct cursor *cs, int64_t until)
 static int replay_ticks(struct visit *v, struct cursor *cs)
 {
 	struct cursor ticks = {0};
-	int err = open_cursor(v, &ticks, "SELECT ts_ns FROM tick WHERE ts_ns >= ?1 AND ts_ns < ?2 "
-					 "ORDER BY ts_ns");
+	int err = open_cursor(v, &ticks,
+			      "SELECT ts_ns FROM tick WHERE ts_ns >= ?1 AND ts_ns < ?2 "
+			      "ORDER BY ts_ns");
 
 	while (!err && ticks.row) {
 		int64_t ts = sqlite3_column_int64(ticks.st, 0);
@@ -366,6 +371,31 @@ static int replay(struct visit *v)
 	return err ? err : sonde_visit(v->to, end, &v->r->meta);
 }
 
+/* A counter's last value before the filter begins. */
+static int find_bases(struct visit *v)
+{
+	static const char sql[] = "SELECT value FROM value WHERE series = ?1 AND ts_ns < ?2 "
+				  "AND value IS NOT NULL ORDER BY ts_ns DESC LIMIT 1";
+	sqlite3_stmt *st = NULL;
+	int rc = sonde_db_prepare(v->r->db, &st, sql);
+
+	for (size_t i = 0; i < v->r->n_series && !rc; i++) {
+		struct sonde_reader_series *s = &v->r->series[i];
+
+		if (s->kind != SONDE_SERIES_COUNTER)
+			continue;
+		sqlite3_bind_int64(st, 1, s->id);
+		sqlite3_bind_int64(st, 2, v->since);
+		rc = sqlite3_step(st);
+		if (rc == SQLITE_ROW)
+			s->base = sqlite3_column_double(st, 0);
+		rc = rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+		sqlite3_reset(st);
+	}
+	sqlite3_finalize(st);
+	return rc ? sonde_reader_fail(v->r, rc) : 0;
+}
+
 static int start_visit(struct visit *v)
 {
 	int rc = sqlite3_exec(v->r->db, "BEGIN", NULL, NULL, NULL), err;
@@ -375,8 +405,9 @@ static int start_visit(struct visit *v)
 	err = sonde_reader_load(v->r);
 	if (err)
 		return err;
-	rc = sonde_db_prepare(v->r->db, &v->buckets,
-			      "SELECT bucket, count FROM hist WHERE window_ns = ?1 AND series = ?2");
+	rc = sonde_db_prepare(
+		v->r->db, &v->buckets,
+		"SELECT bucket, count FROM hist WHERE window_ns = ?1 AND series = ?2");
 	return rc ? sonde_reader_fail(v->r, rc) : 0;
 }
 
@@ -394,6 +425,8 @@ int sonde_reader_visit(struct sonde_reader *r, const struct sonde_reader_filter 
 	if (sonde_hist_init(&v.hist))
 		return sonde_reader_fail(r, SQLITE_NOMEM);
 	err = start_visit(&v);
+	if (!err && f && f->rebase && v.since)
+		err = find_bases(&v);
 	if (!err)
 		err = replay(&v);
 	sqlite3_finalize(v.buckets);

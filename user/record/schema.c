@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The schema's text, built in from schema.sql, and table enum, whose rows derive from the same tables
- * as the program's own names: a recording explains its numbers without this program.
+ * The schema's text, built in from schema.sql, and table enum, whose rows derive from the same
+ * tables as the program's own names: a recording explains its numbers without this program.
  */
 #include <stdio.h>
 
@@ -10,12 +10,12 @@
 #include "record/schema.h"
 #include "sonde/event.h"
 
-__asm__(".section .rodata\n"
-	".global sonde_schema_sql\n"
-	"sonde_schema_sql:\n"
-	".incbin \"user/record/schema.sql\"\n"
-	".byte 0\n"
-	".previous\n");
+asm(".section .rodata\n"
+    ".global sonde_schema_sql\n"
+    "sonde_schema_sql:\n"
+    ".incbin \"user/record/schema.sql\"\n"
+    ".byte 0\n"
+    ".previous\n");
 
 struct enum_row {
 	const char *kind;
@@ -39,7 +39,7 @@ static const struct enum_row fixed_rows[] = {
 	SONDE_LENS_IDS(LENS)
 #undef LENS
 #define CAUSE(id, sym, name, help) {"drop", id, name, help},
-	SONDE_DROP_CAUSES(CAUSE)
+		SONDE_DROP_CAUSES(CAUSE)
 #undef CAUSE
 };
 

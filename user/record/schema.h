@@ -31,9 +31,9 @@ int sonde_schema_create(sqlite3 *db);
  */
 int sonde_schema_migrate(sqlite3 *db, int from);
 
-/* The errno for a SQLite code, and the cause in words; @db for its system error, may be NULL. */
-int sonde_db_errno(sqlite3 *db, int code);
-const char *sonde_db_cause(sqlite3 *db, int code);
+/* The errno for a SQLite code (extended or not), and the cause in words. */
+int sonde_db_errno(int code);
+const char *sonde_db_cause(int code);
 /* Prepare @sql; a SQLite code. */
 int sonde_db_prepare(sqlite3 *db, sqlite3_stmt **out, const char *sql);
 /* The first column of the first row as a number, @otherwise where there is none. */

@@ -17,8 +17,8 @@ static int parse_zone(const char *s, int *minutes)
 	*minutes = 0;
 	if ((s[0] == 'Z' || s[0] == 'z') && !s[1])
 		return 0;
-	if (sscanf(s, "%c%2d:%2d%n", &sign, &h, &m, &end) != 3 || s[end] || h > 23 || m > 59 || h < 0 ||
-	    m < 0 || (sign != '+' && sign != '-'))
+	if (sscanf(s, "%c%2d:%2d%n", &sign, &h, &m, &end) != 3 || s[end] || h > 23 || m > 59 ||
+	    h < 0 || m < 0 || (sign != '+' && sign != '-'))
 		return -EINVAL;
 	*minutes = (sign == '-' ? -1 : 1) * (h * 60 + m);
 	return 0;
@@ -53,8 +53,8 @@ static int parse_rfc3339(const char *s, uint64_t *out_ns)
 	check = tm;
 	t = timegm(&check);
 	/* timegm() takes the 31st of February; the calendar does not. */
-	if (check.tm_mon != tm.tm_mon || check.tm_mday != tm.tm_mday || check.tm_hour != tm.tm_hour ||
-	    check.tm_min != tm.tm_min)
+	if (check.tm_mon != tm.tm_mon || check.tm_mday != tm.tm_mday ||
+	    check.tm_hour != tm.tm_hour || check.tm_min != tm.tm_min)
 		return -EINVAL;
 	if (parse_zone(parse_fraction(s + end, &fraction), &zone))
 		return -EINVAL;

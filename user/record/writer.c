@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Opens, commits and finishes a recording. A transaction holds one interval; its last row is the tick,
- * so that whatever can be read ends at a tick. The first failure is final: what was committed stays,
- * and every later hook answers the same error.
+ * Opens, commits and finishes a recording. A transaction holds one interval; its last row is the
+ * tick, so that whatever can be read ends at a tick. The first failure is final: what was committed
+ * stays, and every later hook answers the same error.
  *
- * WAL, so that a recording can be read while it grows. synchronous=OFF, since an fsync in the loop
- * that drains the event ring would lose events, and a killed process loses nothing without it: only a
- * power cut or a kernel crash before the end can cost the recording. Close syncs the finished file.
+ * WAL with synchronous=NORMAL: a recording can be read while it grows, a killed process loses
+ * nothing that was committed, a power cut only what came after the last checkpoint. All waiting for
+ * the disk but one sync when the log starts over is done by checkpoint.c's thread, since an fsync
+ * in the loop that drains the event ring would lose events.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,8 @@
 #include "record/schema.h"
 #include "record/writer_impl.h"
 
-#define CHECKPOINT_PAGES 4096 /* 16 MiB: what the -wal file grows to, beside one interval */
+/* 16 MiB: what the -wal file grows to beside one interval, if the disk keeps up. */
+#define CHECKPOINT_PAGES 4096
 
 static const char *const statements[] = {
 #define SQL(sym, sql) [SONDE_ST_##sym] = sql,
@@ -37,11 +39,10 @@ static int fail(struct sonde_writer *w, int code)
 
 	if (w->failed)
 		return w->failed;
-	w->failed = -sonde_db_errno(w->db, code);
+	w->failed = -sonde_db_errno(code);
 	if (w->last_tick_ns)
 		sonde_fmt_rfc3339(when, sizeof(when), w->last_tick_ns);
-	sonde_err(w->failed, "recording to %s stopped: %s; %s%s%s", w->path,
-		  sonde_db_cause(w->db, code),
+	sonde_err(w->failed, "recording to %s stopped: %s; %s%s%s", w->path, sonde_db_cause(code),
 		  w->last_tick_ns ? "what was seen until " : "nothing was kept yet",
 		  w->last_tick_ns ? when : "",
 		  w->failed == -ENOSPC ? " is kept; free space, or bound the file with --max-size"
@@ -261,10 +262,11 @@ static int clear_companions(const char *path, bool overwrite)
 		if (access(name, F_OK))
 			continue;
 		if (!overwrite)
-			return sonde_err(EEXIST,
-					 "will not record to %s: %s is left from an earlier recording; "
-					 "remove it or choose another name",
-					 path, name);
+			return sonde_err(
+				EEXIST,
+				"will not record to %s: %s is left from an earlier recording; "
+				"remove it or choose another name",
+				path, name);
 		if (unlink(name))
 			return sonde_err(errno, "cannot replace %s: %s", name, strerror(errno));
 	}
@@ -279,12 +281,14 @@ static int create_file(const char *path, bool overwrite)
 
 	if (!lstat(path, &st)) {
 		if (!overwrite)
-			return sonde_err(EEXIST,
-					 "will not record to %s: the file exists; choose another name or "
-					 "give --overwrite",
-					 path);
+			return sonde_err(
+				EEXIST,
+				"will not record to %s: the file exists; choose another name or "
+				"give --overwrite",
+				path);
 		if (!S_ISREG(st.st_mode))
-			return sonde_err(EEXIST, "will not replace %s: it is not a regular file", path);
+			return sonde_err(EEXIST, "will not replace %s: it is not a regular file",
+					 path);
 		if (unlink(path))
 			return sonde_err(errno, "cannot replace %s: %s", path, strerror(errno));
 	}
@@ -301,13 +305,14 @@ static int create_file(const char *path, bool overwrite)
 static int open_db(struct sonde_writer *w)
 {
 	char pragmas[256];
-	int rc = sqlite3_open_v2(w->path, &w->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+	int rc =
+		sqlite3_open_v2(w->path, &w->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 
 	snprintf(pragmas, sizeof(pragmas),
-		 "PRAGMA page_size = 4096; PRAGMA synchronous = OFF; PRAGMA cache_size = -16384;"
+		 "PRAGMA page_size = 4096; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384;"
 		 "PRAGMA foreign_keys = OFF; PRAGMA temp_store = MEMORY;"
-		 "PRAGMA wal_autocheckpoint = %d; PRAGMA journal_size_limit = %d;",
-		 CHECKPOINT_PAGES, CHECKPOINT_PAGES * 4096);
+		 "PRAGMA journal_size_limit = %d;",
+		 CHECKPOINT_PAGES * 4096);
 	if (!rc)
 		rc = sqlite3_busy_timeout(w->db, 2000);
 	if (!rc)
@@ -319,14 +324,17 @@ static int open_db(struct sonde_writer *w)
 		rc = sqlite3_exec(w->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
 	for (int i = 0; i < SONDE_ST__MAX && !rc; i++)
 		rc = sonde_db_prepare(w->db, &w->st[i], statements[i]);
+	if (!rc)
+		sonde_checkpointer_start(&w->checkpointer, w->path, w->db, CHECKPOINT_PAGES);
 	if (rc)
-		return sonde_err(sonde_db_errno(w->db, rc), "cannot start recording %s: %s", w->path,
-				 sonde_db_cause(w->db, rc));
+		return sonde_err(sonde_db_errno(rc), "cannot start recording %s: %s", w->path,
+				 sonde_db_cause(rc));
 	return 0;
 }
 
 static void free_writer(struct sonde_writer *w)
 {
+	sonde_checkpointer_stop(&w->checkpointer);
 	for (int i = 0; i < SONDE_ST__MAX; i++)
 		sqlite3_finalize(w->st[i]);
 	sqlite3_close(w->db);
@@ -430,6 +438,7 @@ int sonde_writer_close(struct sonde_writer **wp)
 		sqlite3_finalize(w->st[i]);
 		w->st[i] = NULL;
 	}
+	sonde_checkpointer_stop(&w->checkpointer);
 	if (!err && w->ended)
 		err = finish_file(w);
 	free_writer(w);

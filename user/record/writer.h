@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Writes a recording: a visitor that puts everything it is given into one SQLite file, one transaction
- * per tick. Whatever was committed survives kill -9 and a full disk; `complete` becomes 1 only in the
- * last transaction. docs/recording.md describes the file.
+ * Writes a recording: a visitor that puts everything it is given into one SQLite file, one
+ * transaction per tick. Whatever was committed survives kill -9 and a full disk; `complete` becomes
+ * 1 only in the last transaction. docs/recording.md describes the file.
  */
 #ifndef SONDE_RECORD_WRITER_H
 #define SONDE_RECORD_WRITER_H
@@ -13,7 +13,7 @@
 /* Which spans are kept. Histograms are complete whatever is chosen. */
 enum sonde_spans_mode {
 	SONDE_SPANS_ALL = 0,
-	SONDE_SPANS_SLOWEST = 1, /* the slowest_n longest of each UTC hour                             */
+	SONDE_SPANS_SLOWEST = 1, /* the slowest_n longest of each UTC hour */
 	SONDE_SPANS_NONE = 2,
 };
 
@@ -27,10 +27,10 @@ int sonde_parse_spans(const char *s, struct sonde_spans_choice *out);
 
 struct sonde_writer_opts {
 	struct sonde_spans_choice spans;
-	uint64_t max_bytes; /* keep no more spans once the file is this big; 0: no bound             */
-	bool overwrite;	    /* replace an existing file                                               */
-	/* The session's clocks, by which times become UTC. All 0: from begin's meta (sonde_meta_clock),
-	 * else read at open. */
+	uint64_t max_bytes; /* keep no more spans once the file is this big; 0: no bound */
+	bool overwrite; /* replace an existing file                                               */
+	/* The session's clocks, by which times become UTC. All 0: from begin's meta
+	 * (sonde_meta_clock), else read at open. */
 	struct sonde_clockpair clock;
 };
 
@@ -39,7 +39,8 @@ struct sonde_writer;
 /* Create @path. 0 or -errno (logged): -EEXIST where there is a file already. Free with close. */
 int sonde_writer_open(struct sonde_writer **out, const char *path,
 		      const struct sonde_writer_opts *opts);
-/* Owned by @w. A hook fails with -ENOSPC where the disk is full, -EIO where it fails (logged once). */
+/* Owned by @w. A hook fails with -ENOSPC where the disk is full, -EIO where it fails (logged once).
+ */
 const struct sonde_visitor *sonde_writer_visitor(struct sonde_writer *w);
 /*
  * Finish and free. After `end` the recording is complete and one plain file; without it, it stays
@@ -56,7 +57,7 @@ void sonde_writer_stats(const struct sonde_writer *w, struct sonde_writer_stats 
 /* What a recording will be like, for its projected size. */
 struct sonde_writer_forecast {
 	double spans_per_s;
-	double text_bytes_per_span; /* 0 unless query text is kept                                    */
+	double text_bytes_per_span; /* 0 unless query text is kept */
 	uint32_t metric_series, hist_series;
 	uint64_t interval_ns, duration_ns;
 };

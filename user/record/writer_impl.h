@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The inside of the writer, shared by writer*.c. Every hook ends in sonde_writer_step(), which opens
- * the tick's transaction when it is needed and turns the first failure into the writer's last state.
+ * The inside of the writer, shared by writer*.c. Every hook ends in sonde_writer_step(), which
+ * opens the tick's transaction when it is needed and turns the first failure into the writer's last
+ * state.
  */
 #ifndef SONDE_RECORD_WRITER_IMPL_H
 #define SONDE_RECORD_WRITER_IMPL_H
 
 #include <sqlite3.h>
 
+#include "record/checkpoint.h"
 #include "record/intern.h"
 #include "record/writer.h"
 
-/*	symbol	    statement                                                                       */
+/*	symbol	    statement */
 #define SONDE_WRITER_STATEMENTS(X)                                                                 \
 	X(BEGIN, "BEGIN")                                                                          \
 	X(COMMIT, "COMMIT")                                                                        \
@@ -42,7 +44,7 @@ enum sonde_writer_statement {
 #define SYMBOL(sym, sql) SONDE_ST_##sym,
 	SONDE_WRITER_STATEMENTS(SYMBOL)
 #undef SYMBOL
-	SONDE_ST__MAX
+		SONDE_ST__MAX
 };
 
 /* A kept span of the current hour; a heap with the shortest on top. */
@@ -57,6 +59,7 @@ struct sonde_writer {
 	struct sonde_clockpair clock;
 	struct sonde_visitor visitor;
 	sqlite3 *db;
+	struct sonde_checkpointer checkpointer;
 	sqlite3_stmt *st[SONDE_ST__MAX];
 	bool in_txn, ended, clock_given;
 	int failed; /* -errno of the first failure; nothing is written after it            */

@@ -38,7 +38,8 @@ static int get_series(struct sonde_writer *w, const struct series_key *k, uint32
 {
 	sonde_autostr struct sonde_str key = {0};
 	bool added;
-	int err = sonde_str_addf(&key, "%d\n%u\n%s\n%s", (int)k->kind, k->target, k->name, k->label);
+	int err =
+		sonde_str_addf(&key, "%d\n%u\n%s\n%s", (int)k->kind, k->target, k->name, k->label);
 
 	if (!err)
 		err = sonde_intern_get(&w->series, key.s, key.len, id, &added);
@@ -50,8 +51,12 @@ int sonde_writer_metric(void *ctx, const struct sonde_metric *m)
 	struct sonde_writer *w = ctx;
 	sqlite3_stmt *st = w->st[SONDE_ST_VALUE];
 	const char *absent = m->absent ? m->absent : !isfinite(m->value) ? "not a number" : NULL;
-	struct series_key key = {(enum sonde_series_kind)m->desc->kind, m->desc->name,
-				 m->label ? m->label : "", m->desc->unit, m->desc->help, m->target};
+	struct series_key key = {(enum sonde_series_kind)m->desc->kind,
+				 m->desc->name,
+				 m->label ? m->label : "",
+				 m->desc->unit,
+				 m->desc->help,
+				 m->target};
 	uint32_t series;
 	int64_t reason;
 	int err = get_series(w, &key, &series);
@@ -104,7 +109,7 @@ int sonde_writer_hist(void *ctx, const struct sonde_histrow *h)
 	struct sonde_writer *w = ctx;
 	sqlite3_stmt *st = w->st[SONDE_ST_WINDOW];
 	struct series_key key = {SONDE_SERIES_HIST, h->desc->name, h->label ? h->label : "",
-				 h->desc->unit, h->desc->help, h->target};
+				 h->desc->unit,	    h->desc->help, h->target};
 	int64_t window = window_of(w, h);
 	uint32_t series;
 	int err;
@@ -151,7 +156,8 @@ int sonde_writer_own_note(struct sonde_writer *w, uint64_t ts_ns, enum sonde_not
 	return sonde_writer_note(w, &note);
 }
 
-/* Counts are cumulative and mostly stand still: only a change is a row, and the first, even if 0. */
+/* Counts are cumulative and mostly stand still: only a change is a row, and the first, even if 0.
+ */
 int sonde_writer_drop(void *ctx, const struct sonde_drops *d)
 {
 	struct sonde_writer *w = ctx;

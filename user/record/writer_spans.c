@@ -13,7 +13,7 @@
 #include "core/num.h"
 #include "record/writer_impl.h"
 
-#define HOUR_NS	       (3600 * SONDE_NS_PER_SEC)
+#define HOUR_NS		(3600 * SONDE_NS_PER_SEC)
 #define SIZE_CHECK_MASK 1023 /* look at the file's size every so many spans */
 
 int sonde_parse_spans(const char *s, struct sonde_spans_choice *out)
@@ -190,7 +190,8 @@ static int delete_span(struct sonde_writer *w, int64_t id)
 static int put_if_slow(struct sonde_writer *w, const struct sonde_span *s)
 {
 	struct sonde_slow mine = {.duration_ns = sonde_span_duration_ns(s)};
-	uint64_t hour = (uint64_t)sonde_writer_utc(w, s->last_ns ? s->last_ns : s->start_ns) / HOUR_NS;
+	uint64_t hour =
+		(uint64_t)sonde_writer_utc(w, s->last_ns ? s->last_ns : s->start_ns) / HOUR_NS;
 	bool full;
 	int err;
 
@@ -233,7 +234,8 @@ static int check_size(struct sonde_writer *w, const struct sonde_span *s)
 		 "(histograms and metrics go on)",
 		 sonde_fmt_bytes(size, sizeof(size), (double)w->opts.max_bytes));
 	sonde_warn("%s: %s", w->path, what);
-	return sonde_writer_own_note(w, s->last_ns ? s->last_ns : s->start_ns, SONDE_NOTE_DEGRADED, what,
+	return sonde_writer_own_note(w, s->last_ns ? s->last_ns : s->start_ns, SONDE_NOTE_DEGRADED,
+				     what,
 				     "raise --max-size, or keep fewer with --spans slowest=1000/h");
 }
 

@@ -259,6 +259,8 @@ int session_arm(struct session *s)
 	s->active_since_ns = sonde_mono_ns();
 	if (s->generation > 1)
 		return 0;
+	s->first_active_ns = s->active_since_ns;
+	s->start_cpu_ns = session_own_cpu_ns();
 	s->baseline = true;
 	err = session_tick(s, sonde_mono_ns());
 	s->baseline = false;

@@ -67,13 +67,16 @@ struct session {
 
 	struct loop loop;
 	struct sonde_harm harm;
-	uint64_t active_since_ns, observed_ns;
+	uint64_t first_active_ns, active_since_ns, observed_ns;
+	uint64_t start_cpu_ns; /* own CPU time when recording began */
 	uint64_t deadline_ns;
 	uint64_t next_follow_ns;
 	const char *ended; /* why to stop, NULL: go on */
 	bool rebuild;	   /* a target changed: a new generation is due */
+	bool redescribe;   /* a target runs another program: its meta rows are due */
 	pid_t command_pid; /* started by us, 0: none */
 	int command_gate;  /* write end of the pipe it waits on, -1 */
+	int command_report; /* read end: why its exec failed, -1 */
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
 };
 
@@ -104,7 +107,7 @@ int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);
 int session_check_targets(struct session *s);
 int session_start_command(struct session *s);
 int session_release_command(struct session *s);
-void session_reap_command(struct session *s);
+int session_reap_command(struct session *s);
 int session_note(struct session *s, enum sonde_note_level level, const char *remedy,
 		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
@@ -113,5 +116,7 @@ int session_describe(struct session *s);
 
 /* spend.c: what observing costs, as metrics. */
 int session_push_cost(struct session *s, uint64_t ts_ns);
+/* CPU time of this process so far, user and system. */
+uint64_t session_own_cpu_ns(void);
 
 #endif

@@ -25,7 +25,7 @@ struct sonde_report;
 /* @opts may be NULL. 0 or -ENOMEM. */
 int sonde_report_new(struct sonde_report **out, const struct sonde_report_opts *opts);
 const struct sonde_visitor *sonde_report_visitor(struct sonde_report *rep);
-/* 0 or -errno (logged) where @out could not be written. */
+/* 0, or -errno not logged where @out could not be written: its owner knows its name. */
 int sonde_report_print(struct sonde_report *rep, FILE *out);
 void sonde_report_free(struct sonde_report **rep);
 

@@ -318,11 +318,13 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 		fprintf(out, "; %s hits", N(v));
 	if (gauge(s, "cost.own_cpu", &v))
 		fprintf(out, "; sonde itself %s CPU", NS(v));
+	if (gauge(s, "cost.start_cpu", &v))
+		fprintf(out, " after %s to start", NS(v));
 	if (gauge(s, "cost.own_rss", &v))
 		fprintf(out, ", %s RSS", B(v));
 	if (gauge(s, "cost.map_bytes", &v))
 		fprintf(out, " + %s maps", B(v));
 	fputc('\n', out);
 	if (gauge(s, "cost.observed_ratio", &v))
-		fprintf(out, "Observed %.1f %% of the time since start\n", 100 * v);
+		fprintf(out, "Observed %.1f %% of the time since recording began\n", 100 * v);
 }

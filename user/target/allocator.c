@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Which allocator serves a process: the first module, in the order in which the dynamic linker looks
- * symbols up, that defines malloc. That order is the executable, the preloaded libraries, then the
- * needed ones breadth first.
+ * Which allocator serves a process: the first module, in the order in which the dynamic linker
+ * looks symbols up, that defines malloc. That order is the executable, the preloaded libraries,
+ * then the needed ones breadth first.
  */
 #include <errno.h>
 #include <limits.h>
@@ -70,7 +70,8 @@ static void list_preloads(struct scope *s, char *names)
 	     name = strtok_r(NULL, " \t\n:", &save)) {
 		ssize_t i = -1;
 
-		/* The name may be a link to the file that is mapped; the soname settles most cases. */
+		/* The name may be a link to the file that is mapped; the soname settles most cases.
+		 */
 		for (size_t k = 0; k < s->mods->n && i < 0; k++)
 			if (!strcmp(s->mods->m[k].path, name))
 				i = (ssize_t)k;

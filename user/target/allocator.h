@@ -17,10 +17,10 @@
 struct sonde_alloc_entry {
 	const char *symbol;
 	enum sonde_alloc_op op;
-	bool may_throw;	     /* a C++ exception may leave it, or it returns no pointer: entry only */
+	bool may_throw;	     /* or it returns no pointer: entry probe only                         */
 	unsigned args;	     /* mask of sonde_site_args that the program reads                     */
 	/* In some builds it calls another entry of the set, which then counts the operation: the
-	 * function is decoded, and the entry left out of such a build. */
+	 * function is decoded, and left out of such a build. */
 	bool wrapper;
 };
 
@@ -32,7 +32,8 @@ struct sonde_allocator {
 	/* Is module @m (opened as @elf) this allocator? It must define malloc. */
 	bool (*match)(const struct sonde_module *m, struct sonde_elf *elf);
 	/* Version into @buf, "" if it cannot be told. */
-	void (*version)(const struct sonde_module *m, struct sonde_elf *elf, char *buf, size_t size);
+	void (*version)(const struct sonde_module *m, struct sonde_elf *elf, char *buf,
+			size_t size);
 	/* The set that counts each operation once; aliases of one address are merged by the caller. */
 	const struct sonde_alloc_entry *entries;
 	size_t n_entries;
@@ -54,7 +55,10 @@ int sonde_allocator_detect(pid_t pid, const struct sonde_modules *mods,
 			   const struct sonde_allocator **out, size_t *module, char *version,
 			   size_t version_size);
 
-/* One probe of the set, resolved in the file. */
+/*
+ * One probe of the set, resolved in the file. An entry has several where it passes some calls on to
+ * another and does the rest itself: then every call that it does itself passes exactly one of them.
+ */
 struct sonde_alloc_site {
 	const struct sonde_alloc_entry *entry;
 	char symbol[64]; /* as it is in the file: with the build's prefix */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * An allocator's set of entries as places in one file. The invariant: one operation passes one site.
- * Names that share an address are one site, and an entry that is only a wrapper in this build is left
- * to the entry it calls.
+ * An allocator's set of entries as places in one file. The invariant: one operation passes one
+ * site. Names that share an address are one site, and an entry that is only a wrapper in this build
+ * is left to the entry it calls.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,19 +12,20 @@
 #include "core/mem.h"
 #include "target/allocator.h"
 #include "target/elf.h"
-#include "target/insn.h"
+#include "target/wrapper.h"
 
 #define MAX_WRAPPER 4096 /* bytes: what is longer does work of its own */
 
 struct found {
 	const struct sonde_alloc_entry *entry;
 	struct sonde_sym sym;
-	bool out; /* alias or wrapper of another */
+	bool is_alias;
+	struct sonde_wrapper wrapper;
 };
 
 struct resolver {
 	struct sonde_elf *elf;
-	const char *prefix;
+	const char *prefix, *shown;
 	struct found *f;
 	size_t n;
 };
@@ -35,8 +36,7 @@ static uint64_t final_target(const struct resolver *r, uint64_t target)
 	const char *symbol;
 	struct sonde_sym sym;
 
-	if (!sonde_elf_plt_symbol(r->elf, target, &symbol) &&
-	    !sonde_elf_find(r->elf, symbol, &sym))
+	if (!sonde_elf_plt_symbol(r->elf, target, &symbol) && !sonde_elf_find(r->elf, symbol, &sym))
 		return sym.offset;
 	return target;
 }
@@ -49,30 +49,28 @@ static bool is_other_entry(const struct resolver *r, const struct found *self, u
 	return false;
 }
 
-/* Does the function call or jump to another entry of the set? */
-static bool calls_other_entry(const struct resolver *r, const struct found *self)
+struct query {
+	const struct resolver *r;
+	const struct found *self;
+};
+
+static bool is_counted(void *ctx, int64_t target)
 {
-	size_t size = self->sym.size < MAX_WRAPPER ? self->sym.size : 0;
+	const struct query *q = ctx;
+
+	return is_other_entry(q->r, q->self,
+			      final_target(q->r, q->self->sym.offset + (uint64_t)target));
+}
+
+/* Does the function hand over to another entry of the set? What cannot be told is its own work. */
+static void analyse_wrapper(const struct resolver *r, struct found *f)
+{
+	struct query q = {r, f};
+	size_t size = f->sym.size < MAX_WRAPPER ? f->sym.size : 0;
 	sonde_autofree uint8_t *code = malloc(size ? size : 1);
-	struct sonde_insn insn;
 
-	if (!code || !size || sonde_elf_code(r->elf, self->sym.offset, code, size))
-		return false;
-	for (size_t at = 0; at < size; at += insn.length) {
-		uint64_t target;
-
-		if (sonde_insn_decode(code + at, size - at, &insn, NULL, 0))
-			return false;
-		if (insn.flow != SONDE_FLOW_JCC && insn.flow != SONDE_FLOW_JMP &&
-		    insn.flow != SONDE_FLOW_CALL)
-			continue;
-		target = self->sym.offset + at + (uint64_t)insn.target;
-		if (target - self->sym.offset < size)
-			continue;
-		if (is_other_entry(r, self, final_target(r, target)))
-			return true;
-	}
-	return false;
+	if (code && size && !sonde_elf_code(r->elf, f->sym.offset, code, size))
+		sonde_wrapper_analyse(code, size, f->entry->args, is_counted, &q, &f->wrapper);
 }
 
 static bool is_alias(const struct resolver *r, size_t i)
@@ -99,9 +97,11 @@ static int find_entries(struct resolver *r, const struct sonde_allocator *a)
 		     !sonde_elf_find(r->elf, f.entry->symbol, &f.sym)))
 			r->f[r->n++] = f;
 	}
-	for (size_t i = 0; i < r->n; i++)
-		r->f[i].out = is_alias(r, i) ||
-			      (r->f[i].entry->wrapper && calls_other_entry(r, &r->f[i]));
+	for (size_t i = 0; i < r->n; i++) {
+		r->f[i].is_alias = is_alias(r, i);
+		if (!r->f[i].is_alias && r->f[i].entry->wrapper)
+			analyse_wrapper(r, &r->f[i]);
+	}
 	return 0;
 }
 
@@ -112,33 +112,63 @@ static bool wants_return(const struct sonde_alloc_entry *e)
 	       e->op != SONDE_ALLOC_DELETE_SIZED;
 }
 
-static int choose_sites(const struct resolver *r, bool with_returns, struct sonde_alloc_site *sites,
-			size_t *n, const char *shown)
+static void add_site(const struct found *f, const struct sonde_site *site,
+		     struct sonde_alloc_site *out)
 {
-	*n = 0;
-	for (size_t i = 0; i < r->n; i++) {
-		const struct found *f = &r->f[i];
-		struct sonde_alloc_site *s = &sites[*n];
-		int err;
+	*out = (struct sonde_alloc_site){.entry = f->entry, .site = *site};
+	snprintf(out->symbol, sizeof(out->symbol), "%.*s", (int)strcspn(f->sym.name, "@"),
+		 f->sym.name);
+}
 
-		if (f->out)
-			continue;
-		err = sonde_site_choose(r->elf, f->sym.offset, f->sym.size, f->entry->args,
-					with_returns && wants_return(f->entry), &s->site);
-		if (err == -EOPNOTSUPP) {
-			sonde_warn("%s: the kernel takes no probe at the start of %s; its calls are "
-				   "not counted",
-				   shown, f->sym.name);
-			continue;
-		}
-		if (err)
-			return err;
-		s->entry = f->entry;
-		snprintf(s->symbol, sizeof(s->symbol), "%.*s", (int)strcspn(f->sym.name, "@"),
-			 f->sym.name);
-		(*n)++;
+/* The paths that do the work here, each with its own site. */
+static void add_split(const struct found *f, struct sonde_alloc_site *sites, size_t *n)
+{
+	for (size_t i = 0; i < f->wrapper.n_split; i++) {
+		struct sonde_site site = f->wrapper.split[i];
+
+		site.function = f->sym.offset;
+		site.offset += f->sym.offset;
+		add_site(f, &site, &sites[(*n)++]);
 	}
-	return *n ? 0 : -ENOENT;
+}
+
+static int add_entry(const struct resolver *r, const struct found *f, bool with_returns,
+		     struct sonde_alloc_site *sites, size_t *n)
+{
+	bool entry_only = with_returns && wants_return(f->entry);
+	struct sonde_site site;
+	int err;
+
+	if (f->is_alias || f->wrapper.wrap == SONDE_WRAP_ALWAYS)
+		return 0;
+	if (f->wrapper.wrap == SONDE_WRAP_SOMETIMES && f->wrapper.n_split && !entry_only) {
+		add_split(f, sites, n);
+		return 0;
+	}
+	if (f->wrapper.wrap == SONDE_WRAP_SOMETIMES)
+		sonde_warn("%s: %s sometimes passes a call on to another function that is counted; "
+			   "those calls are counted twice",
+			   r->shown, f->sym.name);
+	err = sonde_site_choose(r->elf, f->sym.offset, f->sym.size, f->entry->args, entry_only,
+				&site);
+	if (!err)
+		add_site(f, &site, &sites[(*n)++]);
+	if (err == -EOPNOTSUPP)
+		sonde_warn("%s: the kernel takes no probe at the start of %s; its calls are not "
+			   "counted",
+			   r->shown, f->sym.name);
+	return err == -EOPNOTSUPP ? 0 : err;
+}
+
+static int choose_sites(const struct resolver *r, bool with_returns, struct sonde_alloc_site *sites,
+			size_t *n)
+{
+	int err = 0;
+
+	*n = 0;
+	for (size_t i = 0; i < r->n && !err; i++)
+		err = add_entry(r, &r->f[i], with_returns, sites, n);
+	return err ? err : *n ? 0 : -ENOENT;
 }
 
 /* "/proc/7/map_files/..." is of the target whose separate debug files are below /proc/7/root. */
@@ -170,7 +200,7 @@ int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_mo
 			  bool with_returns, struct sonde_alloc_site **out, size_t *n)
 {
 	sonde_autofree struct sonde_alloc_site *sites = NULL;
-	struct resolver r = {0};
+	struct resolver r = {.shown = m->path};
 	size_t count = 0;
 	char root[32];
 	int err;
@@ -180,10 +210,10 @@ int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_mo
 	if (err)
 		return err;
 	r.prefix = find_prefix(r.elf);
-	sites = calloc(a->n_entries, sizeof(*sites));
+	sites = calloc(a->n_entries * SONDE_MAX_SPLIT, sizeof(*sites));
 	err = sites ? find_entries(&r, a) : -ENOMEM;
 	if (!err)
-		err = choose_sites(&r, with_returns, sites, &count, m->path);
+		err = choose_sites(&r, with_returns, sites, &count);
 	if (err)
 		sonde_err(err, "%s: no entry point of %s can be probed: %s", m->path, a->name,
 			  strerror(-err));

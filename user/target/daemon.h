@@ -28,8 +28,8 @@ enum sonde_handler_role {
 	SONDE_HANDLER_LOG = 2,	   /* a search ended; its arguments hold the daemon's own figures    */
 };
 
-/* Where a field is: the argument register's number (0 = rdi, 1 = rsi, 2 = rdx), then up to two
- * dereferences. offset < 0: the recipe does not say. */
+/* Where a field is: in memory at the argument register (0 = rdi, 1 = rsi, 2 = rdx, 3 = rcx) plus offset,
+ * or, with @deref, where the pointer found there points. offset < 0: the recipe does not say. */
 struct sonde_handler_field {
 	int arg, offset;
 	bool deref; /* the word at arg + offset is a pointer to the text */
@@ -40,7 +40,10 @@ struct sonde_handler {
 	char *symbol;	 /* mangled, for messages; also how to find it when the build-id differs     */
 	uint64_t offset; /* file offset of the function's entry                                      */
 	struct sonde_site site;
-	struct sonde_handler_field text, index, wall_ms, found;
+	struct sonde_handler_field text, index; /* bytes up to a NUL */
+	struct sonde_handler_field wall_ms;	/* int, ms */
+	struct sonde_handler_field wall_us;	/* int64_t, us, of builds that keep it so */
+	struct sonde_handler_field found;	/* int64_t, documents */
 };
 
 struct sonde_recipe {

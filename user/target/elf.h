@@ -34,7 +34,8 @@ bool sonde_elf_is_static(const struct sonde_elf *elf); /* no PT_INTERP and no PT
 /* Defined function of that exact name (default version wins): 0 or -ENOENT, nothing logged. */
 int sonde_elf_find(struct sonde_elf *elf, const char *name, struct sonde_sym *out);
 /* Every defined function for which @match returns true; @cb returning non-zero stops and is returned. */
-int sonde_elf_each(struct sonde_elf *elf, int (*cb)(void *ctx, const struct sonde_sym *sym), void *ctx);
+int sonde_elf_each(struct sonde_elf *elf, int (*cb)(void *ctx, const struct sonde_sym *sym),
+		   void *ctx);
 /* Function that holds file offset @off, by symbols or by .eh_frame: its start and size. 0 or -ENOENT. */
 int sonde_elf_function_at(struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size);
 /* Copy @len bytes at file offset @off of an executable segment. 0 or -errno. */

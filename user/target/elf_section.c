@@ -78,8 +78,8 @@ int sonde_elf_rodata(struct sonde_elf *elf, const char **out, size_t *len)
 		return -ENOENT;
 	while ((scn = elf_nextscn(elf->elf, scn))) {
 		GElf_Shdr sh;
-		const char *name = gelf_getshdr(scn, &sh) ? elf_strptr(elf->elf, names, sh.sh_name)
-							  : NULL;
+		const char *name =
+			gelf_getshdr(scn, &sh) ? elf_strptr(elf->elf, names, sh.sh_name) : NULL;
 		Elf_Data *data;
 
 		if (!name || strcmp(name, ".rodata"))

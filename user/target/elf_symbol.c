@@ -244,9 +244,14 @@ static int find_cb(void *ctx, struct sonde_elf *elf, const struct raw_sym *raw, 
 		return 1;
 	if (!name_matches(f, raw->name, &hidden))
 		return 0;
-	if (GELF_ST_TYPE(raw->sym.st_info) == STT_GNU_IFUNC)
+	if (!hidden && GELF_ST_TYPE(raw->sym.st_info) == STT_GNU_IFUNC) {
+		/* What the name means is one of several functions; an old version of it is another.
+		 */
 		sonde_debug("%s: %s is chosen at run time (ifunc); not probed by name", elf->path,
 			    f->name);
+		f->has_old = false;
+		return 1;
+	}
 	if (!usable(elf, raw, table, &sym))
 		return 0;
 	if (hidden) {

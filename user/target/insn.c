@@ -167,6 +167,17 @@ static unsigned args_written(const ZydisDecodedInstruction *in, const ZydisDecod
 	return mask;
 }
 
+/* A store through rsp or rbp is taken for a spill into the frame. */
+static bool writes_memory(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops)
+{
+	for (size_t i = 0; i < in->operand_count_visible; i++)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY &&
+		    (ops[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) &&
+		    ops[i].mem.base != ZYDIS_REGISTER_RSP && ops[i].mem.base != ZYDIS_REGISTER_RBP)
+			return true;
+	return false;
+}
+
 static bool writes_sp(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops)
 {
 	for (size_t i = 0; i < in->operand_count; i++)
@@ -204,6 +215,27 @@ static void follow_sp(const ZydisDecodedInstruction *in, const ZydisDecodedOpera
 		out->sp_known = false;
 }
 
+/* The steps of a jump through a table of a position-independent program, and its plain forms. */
+static void note_table(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops,
+		       struct sonde_insn *out)
+{
+	bool to_reg = in->operand_count && ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER;
+	bool from_mem = in->operand_count > 1 && ops[1].type == ZYDIS_OPERAND_TYPE_MEMORY;
+
+	if (to_reg)
+		out->table_reg = (int)ops[0].reg.value;
+	if (in->mnemonic == ZYDIS_MNEMONIC_MOVSXD && to_reg && from_mem && ops[1].mem.scale == 4)
+		out->table = SONDE_TABLE_LOAD;
+	else if (in->mnemonic == ZYDIS_MNEMONIC_ADD && to_reg)
+		out->table = SONDE_TABLE_ADD;
+	else if (out->flow == SONDE_FLOW_JMP_REGISTER)
+		out->table = SONDE_TABLE_JUMP;
+	out->table_certain =
+		out->table == SONDE_TABLE_JUMP &&
+		(has_prefix(in, 0x3e) ||
+		 (!to_reg && ops[0].mem.index != ZYDIS_REGISTER_NONE && ops[0].mem.scale == 8));
+}
+
 static void format(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops, char *text,
 		   size_t size)
 {
@@ -234,6 +266,8 @@ int sonde_insn_decode(const uint8_t *code, size_t len, struct sonde_insn *out, c
 	    insn.flow == SONDE_FLOW_CALL)
 		insn.target = in.length + ops[0].imm.value.s;
 	insn.args_written = args_written(&in, ops);
+	insn.writes_memory = writes_memory(&in, ops);
+	note_table(&in, ops, &insn);
 	follow_sp(&in, ops, &insn);
 	if (text && size)
 		format(&in, ops, text, size);

@@ -26,6 +26,17 @@ enum sonde_flow {
 	SONDE_FLOW_OTHER, /* system call, interrupt, trap: no assumption                        */
 };
 
+/*
+ * For telling a switch from a tail call: `movsxd reg, [base + index*4]`, `add reg, base`, `jmp reg`
+ * in this order are a switch; so is a jump through an indexed table or one marked notrack.
+ */
+enum sonde_table_step {
+	SONDE_TABLE_NONE = 0,
+	SONDE_TABLE_LOAD,
+	SONDE_TABLE_ADD,
+	SONDE_TABLE_JUMP,
+};
+
 struct sonde_insn {
 	uint8_t length;
 	enum sonde_insn_kind kind;
@@ -33,9 +44,13 @@ struct sonde_insn {
 	bool nop5;    /* the 5-byte nop that 6.18 turns into a call */
 	enum sonde_flow flow;
 	int64_t target;	       /* of direct jumps and calls: relative to this instruction's start */
+	bool writes_memory;    /* elsewhere than on the stack */
 	unsigned args_written; /* mask of sonde_site_args */
-	bool sp_known;	       /* false: rsp changes in a way not followed */
-	int32_t sp_grows;      /* bytes the stack grows by (push: 8) */
+	enum sonde_table_step table;
+	int table_reg;
+	bool table_certain; /* a jump that is a switch's for sure */
+	bool sp_known;	    /* false: rsp changes in a way not followed */
+	int32_t sp_grows;   /* bytes the stack grows by (push: 8) */
 };
 
 /* Decode the instruction at @code. 0 or -EINVAL. @text (may be NULL): its text into @size bytes. */

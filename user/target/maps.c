@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* /proc/PID/maps as a list; see maps.h. A path may hold any byte but NUL; a newline is octal there. */
+/* /proc/PID/maps as a list; see maps.h. A path may hold any byte but NUL; a newline is octal there.
+ */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "core/file.h"
 #include "core/mem.h"
@@ -48,7 +50,7 @@ static int parse_line(const char *line, size_t len, struct sonde_map *out)
 	const char *p = line, *end = line + len;
 	uint64_t major, minor;
 	struct sonde_map m = {0};
-	char *stop;
+	int digits = 0;
 
 	if (!hex(&p, '-', &m.start) || !hex(&p, ' ', &m.end) || m.end <= m.start)
 		return -EINVAL;
@@ -64,8 +66,9 @@ static int parse_line(const char *line, size_t len, struct sonde_map *out)
 		return -EINVAL;
 	m.dev_major = (uint32_t)major;
 	m.dev_minor = (uint32_t)minor;
-	m.inode = strtoull(p, &stop, 10);
-	for (p = stop; p < end && *p == ' ';)
+	if (sscanf(p, "%" SCNu64 "%n", &m.inode, &digits) != 1)
+		return -EINVAL;
+	for (p += digits; p < end && *p == ' ';)
 		p++;
 	if (p > end)
 		return -EINVAL;

@@ -15,8 +15,8 @@
 #define DELETED " (deleted)"
 
 /*
- * Is @path that very inode? Over overlayfs and btrfs the device in maps is the file system's own, not
- * stat's, so it decides only between files of equal inode number: path and inode must match.
+ * Is @path that very inode? Over overlayfs and btrfs the device in maps is the file system's own,
+ * not stat's, so it decides only between files of equal inode number: path and inode must match.
  */
 static bool is_inode(const char *path, const struct sonde_module *m, bool with_dev)
 {
@@ -35,8 +35,8 @@ static bool is_deleted(const char *path)
 
 /*
  * A path that sonde and the kernel can open now. The plain path is preferred where it is the same
- * inode, as it stays good when the target exits; then the path in the target's mount namespace; then
- * map_files, which needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE but no path at all.
+ * inode, as it stays good when the target exits; then the path in the target's mount namespace;
+ * then map_files, which needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE but no path at all.
  */
 static char *find_open_path(pid_t pid, const struct sonde_map *map, const struct sonde_module *m)
 {

@@ -23,7 +23,8 @@ static uint64_t ticks_to_ns(uint64_t ticks)
 	return ticks * (SONDE_NS_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
-/* Everything behind the command, which may itself hold blanks and parentheses: the last ")" ends it. */
+/* Everything behind the command, which may itself hold blanks and parentheses: the last ")" ends
+ * it. */
 int sonde_proc_stat_parse(const char *text, struct sonde_proc_stat *out)
 {
 	const char *open = strchr(text, '('), *close = strrchr(text, ')');

@@ -13,6 +13,7 @@
 #include "target/insn.h"
 
 #define MAX_SLIDE    64		  /* bytes: prologues are shorter */
+#define SHORT_REACH  130	  /* bytes: an 8-bit displacement and the jump itself */
 #define MAX_FUNCTION (4u << 20)	  /* bytes decoded of one function */
 #define MAX_TEXT     (512u << 20) /* bytes searched for jumps from elsewhere */
 
@@ -103,7 +104,7 @@ int sonde_site_choose_code(const uint8_t *code, size_t len, unsigned args, bool 
 	return fill(code, len, w.slide, w.sp_delta, out);
 }
 
-/* Where a near jump or call that ends just before byte @next aims, if bytes there look like one. */
+/* Could the bytes before @next be a jump or call with a 32-bit displacement? */
 static bool looks_like_jump(const uint8_t *text, size_t next)
 {
 	uint8_t op = text[next - 5];
@@ -113,11 +114,9 @@ static bool looks_like_jump(const uint8_t *text, size_t next)
 }
 
 /*
- * Does the segment's code outside the function jump into (function, function + slide]? Every byte
- * is tried as the end of a 32-bit displacement, so nothing is missed for want of knowing where
- * instructions begin; bytes that only look like a jump cost the slide, never the truth. Jumps with
- * an 8-bit displacement reach a neighbour at most, which has no reason to aim at another's
- * prologue.
+ * Does the segment's code jump into (function, function + slide] by a 32-bit displacement? Every
+ * byte is tried as the end of one, so nothing is missed for want of knowing where instructions
+ * begin; bytes that only look like a jump cost the slide, never the truth.
  */
 static bool text_jumps_into(const uint8_t *text, size_t len, uint64_t function, uint32_t slide)
 {
@@ -133,17 +132,58 @@ static bool text_jumps_into(const uint8_t *text, size_t len, uint64_t function, 
 	return false;
 }
 
+/* Does the function at text[start, start + size) jump there, by displacements of any size? */
+static bool neighbour_jumps_into(const uint8_t *text, uint64_t start, uint64_t size,
+				 uint64_t function, uint32_t slide)
+{
+	struct sonde_insn insn;
+
+	for (uint64_t at = start; at < start + size; at += insn.length) {
+		uint64_t to;
+
+		if (sonde_insn_decode(text + at, start + size - at, &insn, NULL, 0))
+			return false;
+		to = at + (uint64_t)insn.target;
+		if ((insn.flow == SONDE_FLOW_JCC || insn.flow == SONDE_FLOW_JMP) && to > function &&
+		    to <= function + slide)
+			return true;
+	}
+	return false;
+}
+
+/* An 8-bit displacement reaches 128 bytes: the functions that lie so near are decoded. */
+static bool neighbours_jump_into(struct sonde_elf *elf, const uint8_t *text, size_t len,
+				 uint64_t base, uint64_t function, uint32_t slide)
+{
+	uint64_t from = function - base < SHORT_REACH ? base : function - SHORT_REACH;
+	uint64_t last = 0;
+
+	for (uint64_t at = from; at < function + slide + SHORT_REACH && at - base < len; at++) {
+		uint64_t start, size;
+
+		if (sonde_elf_function_at(elf, at, &start, &size) || start == function ||
+		    start == last || start < base || start - base + size > len ||
+		    size > MAX_FUNCTION)
+			continue;
+		last = start;
+		if (neighbour_jumps_into(text, start - base, size, function - base, slide))
+			return true;
+	}
+	return false;
+}
+
 static bool jumped_into_from_afar(struct sonde_elf *elf, uint64_t function, uint32_t slide)
 {
-	uint64_t start, size;
 	sonde_autofree uint8_t *text = NULL;
+	uint64_t start, size;
 
 	if (sonde_elf_text(elf, function, &start, &size) || size > MAX_TEXT)
 		return true;
 	text = malloc(size);
 	if (!text || sonde_elf_code(elf, start, text, size))
 		return true;
-	return text_jumps_into(text, size, function - start, slide);
+	return text_jumps_into(text, size, function - start, slide) ||
+	       neighbours_jump_into(elf, text, size, start, function, slide);
 }
 
 /* Extent of the function: the greater of what the caller and what the file's tables say. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Sockets of a process: its descriptors joined with the tables of its own network namespace by inode.
- * Both change while they are read; a socket that only one side has is left out or stays unmatched.
+ * Sockets of a process: its descriptors joined with the tables of its own network namespace by
+ * inode. Both change while they are read; a socket that only one side has is left out or stays
+ * unmatched.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -14,10 +15,10 @@
 #include "core/num.h"
 #include "target/proc.h"
 
-#define TCP_STATE_ESTABLISHED 1		/* net/ipv4/tcp_states.h */
+#define TCP_STATE_ESTABLISHED 1 /* net/ipv4/tcp_states.h */
 #define TCP_STATE_LISTEN      10
-#define UNIX_FLAG_LISTENING   0x10000	/* __SO_ACCEPTCON, net/unix/af_unix.c prints it */
-#define UNIX_STATE_CONNECTED  3		/* SS_CONNECTED */
+#define UNIX_FLAG_LISTENING   0x10000 /* __SO_ACCEPTCON, net/unix/af_unix.c prints it */
+#define UNIX_STATE_CONNECTED  3	      /* SS_CONNECTED */
 
 struct socks {
 	struct sonde_proc_sock *s;

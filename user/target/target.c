@@ -42,10 +42,13 @@ static int check_state(pid_t pid, struct sonde_proc_stat *s)
 	if (err)
 		return sonde_err(err, "cannot read /proc/%d/stat: %s", pid, strerror(-err));
 	if (s->kernel_thread)
-		return sonde_err(ESRCH, "%d (%s) is a kernel thread; only user processes can be "
-				 "observed", pid, s->comm);
+		return sonde_err(ESRCH,
+				 "%d (%s) is a kernel thread; only user processes can be "
+				 "observed",
+				 pid, s->comm);
 	if (s->state == 'Z' || s->state == 'X')
-		return sonde_err(ESRCH, "%d (%s) has exited and waits for its parent %d to collect it",
+		return sonde_err(ESRCH,
+				 "%d (%s) has exited and waits for its parent %d to collect it",
 				 pid, s->comm, s->ppid);
 	return check_leader(pid);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A made-up session with figures that are known in closed form, and a visitor that writes down what it
- * is given, line by line, so that two sources can be compared as text.
+ * A made-up session with figures that are known in closed form, and a visitor that writes down what
+ * it is given, line by line, so that two sources can be compared as text.
  */
 #ifndef TESTS_RECORD_FIXTURE_H
 #define TESTS_RECORD_FIXTURE_H
@@ -18,19 +18,55 @@
 #include "record/writer.h"
 
 /* 2026-11-30T17:28:30Z at monotonic 1000 s: 90 ticks of a second cross two UTC minutes. */
-#define FIX_MONO  (1000 * SONDE_NS_PER_SEC)
-#define FIX_REAL  (1796059710 * SONDE_NS_PER_SEC)
-#define FIX_TICKS 90
+#define FIX_MONO	   (1000 * SONDE_NS_PER_SEC)
+#define FIX_REAL	   (1796059710 * SONDE_NS_PER_SEC)
+#define FIX_TICKS	   90
 #define FIX_SPANS_PER_TICK 20
 
 static const struct sonde_clockpair fix_clock = {FIX_MONO, FIX_REAL};
 
-static const struct sonde_metric_desc fix_metrics[] = {
-	{"rss.total", "bytes", SONDE_GAUGE, "resident memory"},
-	{"rss.anon", "bytes", SONDE_GAUGE, "of it anonymous"},
-	{"alloc.calls", "count", SONDE_COUNTER, "calls of the allocator"},
-	{"rss.swap", "bytes", SONDE_GAUGE, "swapped out"},
+/* A series is base + step for each tick; step and base 0 with a reason: absent. */
+static const struct fix_series {
+	struct sonde_metric_desc desc;
+	const char *label;
+	double base, step;
+	const char *absent;
+} fix_series[] = {
+	{{"rss.total", "bytes", SONDE_GAUGE, "resident memory"}, "", 1e9, 4096, NULL},
+	{{"rss.anon", "bytes", SONDE_GAUGE, "of it anonymous"}, "", 7e8, 4096, NULL},
+	{{"rss.file", "bytes", SONDE_GAUGE, "of it files"}, "", 3e8, 0, NULL},
+	{{"rss.swap", "bytes", SONDE_GAUGE, "swapped out"},
+	 "",
+	 0,
+	 0,
+	 "smaps_rollup could not be read"},
+	{{"proc.cpu_user", "ns", SONDE_COUNTER, "user CPU time"}, "", 0, 4e8, NULL},
+	{{"proc.cpu_sys", "ns", SONDE_COUNTER, "system CPU time"}, "", 0, 1e8, NULL},
+	{{"proc.minflt", "count", SONDE_COUNTER, "minor faults"}, "", 0, 70, NULL},
+	{{"proc.majflt", "count", SONDE_COUNTER, "major faults"}, "", 0, 0, NULL},
+	{{"query.spans", "count", SONDE_COUNTER, "queries seen"}, "", 20, 20, NULL},
+	{{"alloc.calls", "count", SONDE_COUNTER, "calls of the allocator"},
+	 "malloc",
+	 0,
+	 1300,
+	 NULL},
+	{{"alloc.calls", "count", SONDE_COUNTER, "calls of the allocator"}, "free", 0, 1299, NULL},
+	{{"alloc.requested", "bytes", SONDE_COUNTER, "bytes asked for"}, "malloc", 0, 83200, NULL},
+	{{"alloc.live", "bytes", SONDE_GAUGE, "live since attach"}, "", 0, 64, NULL},
+	{{"fault.count", "count", SONDE_COUNTER, "faults"}, "base minor", 0, 70, NULL},
+	{{"fault.time", "ns", SONDE_COUNTER, "time in faults"}, "base minor", 0, 49000, NULL},
+	{{"cost.hits", "count", SONDE_COUNTER, "hits"}, "query", 0, 160, NULL},
+	{{"cost.probe_time", "ns", SONDE_COUNTER, "cost"}, "", 0, 80000, NULL},
+	{{"cost.own_cpu", "ns", SONDE_COUNTER, "own CPU"}, "", 0, 5e6, NULL},
+	{{"thp.collapses", "count", SONDE_COUNTER, "pages that khugepaged collapsed"},
+	 "",
+	 0,
+	 3,
+	 NULL},
+	{{"thp.bloat", "bytes", SONDE_GAUGE, "zero pages inside huge pages"}, "", 4194304, 0, NULL},
 };
+#define FIX_SERIES (sizeof(fix_series) / sizeof(fix_series[0]))
+
 static const struct sonde_hist_desc fix_hist = {"query.latency", "ns", "last byte less arrival"};
 
 /* Duration of span @i: 1 ms to 1.999 ms, and one of 250 ms. */
@@ -42,7 +78,8 @@ static inline uint64_t fix_duration(uint64_t i)
 static inline struct sonde_span fix_span(uint64_t i, char *client, size_t size)
 {
 	uint64_t tick = i / FIX_SPANS_PER_TICK;
-	uint64_t end = FIX_MONO + tick * SONDE_NS_PER_SEC + 300000000 + i % FIX_SPANS_PER_TICK * 1000000;
+	uint64_t end =
+		FIX_MONO + tick * SONDE_NS_PER_SEC + 300000000 + i % FIX_SPANS_PER_TICK * 1000000;
 	bool faults = i % 2;
 
 	snprintf(client, size, "127.0.0.1:%u", (unsigned)(40000 + i % 7));
@@ -83,17 +120,19 @@ static inline struct sonde_span fix_span(uint64_t i, char *client, size_t size)
 
 static inline int fix_push_metrics(const struct sonde_visitor *v, uint64_t ts, unsigned tick)
 {
-	const struct sonde_metric ms[] = {
-		{&fix_metrics[0], "", ts, 0, 1e9 + tick * 4096.0, NULL},
-		{&fix_metrics[1], "", ts, 0, 7e8 + tick * 4096.0, NULL},
-		{&fix_metrics[2], "malloc", ts, 0, tick * 1300.0, NULL},
-		{&fix_metrics[2], "free", ts, 0, tick * 1299.0, NULL},
-		{&fix_metrics[3], "", ts, 0, 0, "smaps_rollup could not be read"},
-	};
 	int err = 0;
 
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(ms) && !err; i++)
-		err = sonde_visit(v, metric, &ms[i]);
+	for (size_t i = 0; i < FIX_SERIES && !err; i++) {
+		struct sonde_metric m = {
+			.desc = &fix_series[i].desc,
+			.label = fix_series[i].label,
+			.ts_ns = ts,
+			.value = fix_series[i].base + tick * fix_series[i].step,
+			.absent = fix_series[i].absent,
+		};
+
+		err = sonde_visit(v, metric, &m);
+	}
 	return err;
 }
 
@@ -104,7 +143,8 @@ static inline int fix_push_spans(const struct sonde_visitor *v, unsigned tick, s
 
 	sonde_hist_reset(h);
 	for (uint64_t i = 0; i < FIX_SPANS_PER_TICK && !err; i++) {
-		struct sonde_span s = fix_span(tick * FIX_SPANS_PER_TICK + i, client, sizeof(client));
+		struct sonde_span s =
+			fix_span(tick * FIX_SPANS_PER_TICK + i, client, sizeof(client));
 
 		sonde_hist_add(h, sonde_span_duration_ns(&s));
 		err = sonde_visit(v, span, &s);
@@ -141,8 +181,14 @@ static inline int fix_push_begin(const struct sonde_visitor *v)
 	sonde_meta_set_clock(&meta, &fix_clock);
 	sonde_meta_set(&meta, "command", "sonde record -p 4711 -o x.sonde");
 	sonde_meta_set(&meta, "kernel.release", "6.1.0-18-amd64");
-	sonde_meta_set(&meta, "target.0.name", "searchd");
+	sonde_meta_set(&meta, "host.name", "se03");
+	sonde_meta_set(&meta, "host.cpus", "8");
+	sonde_meta_set(&meta, "thp.enabled", "always");
 	sonde_meta_set(&meta, "target.0.pid", "4711");
+	sonde_meta_set(&meta, "target.0.comm", "searchd");
+	sonde_meta_set(&meta, "target.0.age_ns", "3542400000000000");
+	sonde_meta_set(&meta, "target.0.allocator", "jemalloc");
+	sonde_meta_set(&meta, "target.0.allocator_version", "5.3.0");
 	err = sonde_visit(v, begin, &meta);
 	sonde_meta_fini(&meta);
 	return err;
@@ -252,18 +298,18 @@ static inline int fix_log_span(void *ctx, const struct sonde_span *s)
 		" '%s' '%s' '%s' '%s' '%s' %u\n",
 		s->conn, s->seq, s->target, s->pid, s->tid, s->arrival_ns, s->start_ns,
 		s->request_end_ns, s->first_ns, s->last_ns, s->bytes_in, s->bytes_out, s->has_alloc,
-		s->alloc_bytes, s->alloc_calls, s->has_faults, s->faults, s->fault_ns, s->handler_ns,
-		s->found, s->handler_wall_ms, s->handler_hits, s->flags, s->proto, s->status, s->error,
-		s->statements, s->command_id, s->fingerprint_id, s->command, s->client, s->index,
-		s->fingerprint, s->text ? s->text : "(none)", s->request_len);
+		s->alloc_bytes, s->alloc_calls, s->has_faults, s->faults, s->fault_ns,
+		s->handler_ns, s->found, s->handler_wall_ms, s->handler_hits, s->flags, s->proto,
+		s->status, s->error, s->statements, s->command_id, s->fingerprint_id, s->command,
+		s->client, s->index, s->fingerprint, s->text ? s->text : "(none)", s->request_len);
 }
 
 static inline int fix_log_note(void *ctx, const struct sonde_note *n)
 {
 	struct fix_log *l = ctx;
 
-	return sonde_str_addf(&l->notes, "%" PRIu64 " %d '%s' '%s' '%s'\n", n->ts_ns, n->level, n->lens,
-			      n->what, n->remedy);
+	return sonde_str_addf(&l->notes, "%" PRIu64 " %d '%s' '%s' '%s'\n", n->ts_ns, n->level,
+			      n->lens, n->what, n->remedy);
 }
 
 static inline int fix_log_drop(void *ctx, const struct sonde_drops *d)
@@ -309,7 +355,8 @@ static inline void fix_log_init(struct fix_log *l)
 
 static inline void fix_log_fini(struct fix_log *l)
 {
-	struct sonde_str *const all[] = {&l->metrics, &l->spans, &l->notes, &l->drops, &l->ticks, &l->meta};
+	struct sonde_str *const all[] = {&l->metrics, &l->spans, &l->notes,
+					 &l->drops,   &l->ticks, &l->meta};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(all); i++)
 		sonde_str_fini(all[i]);

@@ -109,6 +109,27 @@ static void test_since_until(void **state)
 	assert_int_equal(out.n_hists, 1);
 	/* The count before the filter's start is taken off: 30 ticks after tick 30 add 1. */
 	assert_string_equal(out.drops.s, "query no_entry 1\n");
+	/* Of tick 11: it is earlier, but what it says of the figures still holds. */
+	assert_non_null(out.notes.s);
+	fix_log_fini(&out);
+	fix_remove(path);
+}
+
+/* alloc.calls{malloc} grows by 1300 a tick; the tick before since has 29 x 1300. */
+static void test_rebase(void **state)
+{
+	const char *path = fix_path("rebase");
+	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 31 * SONDE_NS_PER_SEC,
+					.rebase = true};
+	struct fix_log out;
+
+	(void)state;
+	fix_log_init(&out);
+	assert_int_equal(fix_record(path, NULL, FIX_TICKS, true), 0);
+	assert_int_equal(visit(path, &f, &out), 0);
+	assert_non_null(strstr(out.metrics.s, " alloc.calls{malloc} count 1 0 1300 \n"));
+	/* Gauges are levels and stay. */
+	assert_non_null(strstr(out.metrics.s, " rss.total{} bytes 2 0 1000122880 \n"));
 	fix_log_fini(&out);
 	fix_remove(path);
 }
@@ -138,7 +159,8 @@ static void test_slowest(void **state)
 	assert_int_equal(out.n_spans, 5);
 	assert_int_equal(sonde_reader_open(&r, path), 0);
 	assert_int_equal(sonde_reader_visit(r, &f, &order), 0);
-	/* After span 777's 250 ms come 1.999 (once: 1999 is past the end), 1.998, 1.997, 1.996 ms. */
+	/* After span 777's 250 ms come 1.999 (once: 1999 is past the end), 1.998, 1.997, 1.996 ms.
+	 */
 	assert_int_equal(last, 1996000);
 	sonde_reader_free(&r);
 	fix_log_fini(&out);
@@ -252,6 +274,7 @@ int main(void)
 		cmocka_unit_test(test_histograms_merge_exactly),
 		cmocka_unit_test(test_meta_and_times),
 		cmocka_unit_test(test_since_until),
+		cmocka_unit_test(test_rebase),
 		cmocka_unit_test(test_slowest),
 		cmocka_unit_test(test_hook_error_stops),
 		cmocka_unit_test(test_read_while_written),

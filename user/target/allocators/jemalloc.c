@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * jemalloc. operator new and sized delete do not pass through malloc and free in 5.3. Plain, nothrow
- * and aligned delete jump to free, new[] to new, and the aligned forms of new call aligned_alloc
- * (measured with all names probed at once); decoding the wrappers confirms or denies it for each build.
+ * jemalloc. operator new and sized delete do not pass through malloc and free in 5.3. Plain,
+ * nothrow and aligned delete jump to free, new[] to new, and the aligned forms of new call
+ * aligned_alloc (measured with all names probed at once); decoding the wrappers confirms or denies
+ * it for each build.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * gperftools' tcmalloc. Many names share an address (free = delete = delete[]); the caller merges them.
- * posix_memalign, valloc and pvalloc call memalign in 2.10; sized, nothrow and aligned delete are
- * functions of their own that do not call free (measured with all names probed at once).
+ * gperftools' tcmalloc. Many names share an address (free = delete = delete[]); the caller merges
+ * them. posix_memalign, valloc and pvalloc call memalign in 2.10; sized, nothrow and aligned delete
+ * are functions of their own that do not call free (measured with all names probed at once).
  */
 #include "core/mem.h"
 #include "target/allocators/text.h"

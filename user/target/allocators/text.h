@@ -8,7 +8,8 @@
 #include "target/allocator.h"
 #include "target/elf.h"
 
-/* The run of @accept that follows the first @marker that one follows, into @buf; "" if there is none. */
+/* The run of @accept that follows the first @marker that one follows, into @buf; "" if there is
+ * none. */
 void sonde_alloc_text_after(struct sonde_elf *elf, const char *marker, const char *accept,
 			    char *buf, size_t size);
 

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The command line: help, refusals with their exit codes, what becomes of stdout, and that looking
+# attaches nothing. The target is a sleeping process of the test's own.
+
+setup_file() {
+	export SONDE=${SONDE:-$PWD/build/sonde}
+	sleep 600 3>&- &
+	export TARGET=$!
+}
+
+teardown_file() {
+	kill "$TARGET"
+}
+
+# What a probe leaves in a process for good: the page of the kernel's uprobes, and private text pages.
+probed() { grep -q '\[uprobes\]' "/proc/$1/maps"; }
+dirty_text() {
+	awk '/^[0-9a-f]+-/ { text = /r-xp/ } text && /^Private_Dirty/ { kb += $2 } END { print kb + 0 }' \
+		"/proc/$1/smaps"
+}
+
+refused() { # CODE PATTERN ARG...
+	local code=$1 pattern=$2
+	shift 2
+	run "$SONDE" "$@"
+	echo "sonde $*: exit $status: $output"
+	[ "$status" = "$code" ]
+	[[ $output == *$pattern* ]]
+	[ "${#lines[@]}" = 1 ]
+}
+
+@test "--version says the version of the file VERSION" {
+	run "$SONDE" --version
+	[ "$status" = 0 ]
+	[ "$output" = "sonde $(cat VERSION)" ]
+}
+
+@test "help is data: exit 0, on stdout; without a command it is a mistake: exit 2, on stderr" {
+	[ "$("$SONDE" --help 2>/dev/null)" = "$("$SONDE" help 2>/dev/null)" ]
+	"$SONDE" help | grep -q '^  stat '
+	run "$SONDE"
+	[ "$status" = 2 ]
+	[ -z "$("$SONDE" 2>/dev/null)" ]
+}
+
+@test "each command's help names it, its options and exits 0, whatever else is missing" {
+	for cmd in ps doctor stat record report export help; do
+		run "$SONDE" "$cmd" --help
+		[ "$status" = 0 ]
+		[[ ${lines[0]} == "sonde $cmd: "* ]]
+		[[ $output == *--quiet* ]]
+		[ "$output" = "$("$SONDE" help "$cmd")" ]
+	done
+}
+
+@test "help fits a terminal of 100 columns" {
+	for cmd in ps doctor stat record report export help; do
+		! "$SONDE" help "$cmd" | grep -E '.{101}'
+	done
+}
+
+@test "the committed pages are what the tables make" {
+	diff docs/options.md <("$SONDE" help --markdown)
+	diff docs/sonde.1 <("$SONDE" help --man)
+}
+
+@test "completion is valid bash and completes commands and options" {
+	"$SONDE" help --bash-completion >"$BATS_TEST_TMPDIR/c"
+	bash -n "$BATS_TEST_TMPDIR/c"
+	complete_words() {
+		bash -c '
+			source "$0"
+			COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+			_sonde
+			echo "${COMPREPLY[*]}"' "$BATS_TEST_TMPDIR/c" "$@"
+	}
+	[ "$(complete_words sonde stat --alloc-m)" = --alloc-mode ]
+	[ "$(complete_words sonde stat --alloc-mode ex)" = exact ]
+	[ "$(complete_words sonde rec)" = record ]
+}
+
+@test "what is not known is answered with the nearest name" {
+	refused 2 'did you mean `sonde stat`' stta
+	refused 2 'sonde help` lists' zebra
+	refused 2 'did you mean --interval' stat --intervall 1s
+	refused 2 'did you mean query' stat -p 1 --lens qeury
+	refused 2 'did you mean csv' export x.sonde --to cvs
+}
+
+@test "numbers are taken whole or refused" {
+	refused 2 "--pid: '12abc'" stat -p 12abc
+	refused 2 "--pid: '-1'" stat -p -1
+	refused 2 "--duration: '5 s'" stat -p 1 -d '5 s'
+	refused 2 "--interval: '1ms' is refused: it must be from 10.0 ms" stat -p 1 -i 1ms
+	refused 2 "--ring-size: '4Q'" stat -p 1 --ring-size 4Q
+	refused 2 "--spans: 'slowest=x/h'" record -p 1 -o x --spans slowest=x/h
+	refused 2 "--harm-limit: '0.5'" stat -p 1 --harm-limit 0.5
+	refused 2 '--pid needs a value' stat -p
+}
+
+@test "an option of another command says where it belongs" {
+	refused 2 'it belongs to: sonde export' stat -p 1 --to csv
+	refused 2 'the command comes first' -p 1 stat
+}
+
+@test "what is missing or contradicts itself is one sentence" {
+	refused 2 'needs one of: -p, -n, --unit, --cgroup, or -- COMMAND' stat
+	refused 2 'needs -o' record -p 1
+	refused 2 'something is missing' report
+	refused 2 'one word too many' report a b
+	refused 2 'contradict' stat -p 1 -q -v
+	refused 2 'one of -p, -n' stat -p 1 -n x
+	refused 2 'leave out -p' stat -p 1 -- true
+	refused 2 'nothing follows --' stat --
+	refused 2 'records nothing' record -p 1 -o x -d 0
+}
+
+@test "exact mode needs an end, and a yes that somebody can give" {
+	refused 2 'add -d' stat -p "$TARGET" --alloc-mode exact
+	refused 2 'add -d' stat -p "$TARGET" --alloc-mode exact -d 0
+	refused 2 'needs --alloc-mode exact' stat -p "$TARGET" --lens alloc
+	refused 2 '--passive forbids' stat -p "$TARGET" --alloc-mode exact -d 1s --passive
+	run "$SONDE" stat -p "$TARGET" --alloc-mode exact -d 1s </dev/null
+	echo "$output"
+	[ "$status" = 2 ]
+	[[ $output == *"not agreed to"* ]]
+	! probed "$TARGET"
+}
+
+@test "the question is asked on a terminal, and only yes is a yes" {
+	command="$SONDE stat -p $TARGET --alloc-mode exact -d 200ms --lens rss"
+	for answer in n '' nonsense; do
+		run script -qec "$command" /dev/null <<<"$answer"
+		echo "$answer: $output"
+		[ "$status" = 2 ]
+		[[ $output == *"[y/N]"*"not agreed to"* ]]
+	done
+	run script -qec "$command" /dev/null <<<y
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"every call"* ]]
+}
+
+@test "a target that is not there is exit 3" {
+	refused 3 999999999 stat -p 999999999
+	refused 3 no-such-daemon stat -n no-such-daemon
+	refused 3 2 doctor -p 2 # kthreadd: a kernel thread
+}
+
+@test "a file that is not there, or no recording, is one sentence and exit 1" {
+	refused 1 /nonexistent report /nonexistent
+	echo text >"$BATS_TEST_TMPDIR/text"
+	refused 1 text report "$BATS_TEST_TMPDIR/text"
+}
+
+@test "ps lists the target with -a, and JSON says the same" {
+	"$SONDE" ps -a 2>/dev/null | grep -q "^ *$TARGET sleep "
+	[ "$("$SONDE" ps -a --json | jq -r ".processes[] | select(.pid == $TARGET) | .name")" = sleep ]
+}
+
+@test "ps says when it cannot see everything" {
+	command -v setpriv >/dev/null || skip "setpriv is not installed"
+	run setpriv --reuid=65534 --clear-groups "$SONDE" ps
+	[ "$status" = 0 ]
+	[[ $output == *"may not be looked into"* ]]
+}
+
+@test "--dry-run and doctor attach nothing and write nothing into the target" {
+	maps=$(cat "/proc/$TARGET/maps") dirty=$(dirty_text "$TARGET")
+	run "$SONDE" stat -p "$TARGET" --dry-run --alloc-mode exact -d 1s
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"breakpoint bytes into private copies"* ]]
+	[[ $output == *"Nothing attached."* ]]
+	run "$SONDE" doctor -p "$TARGET"
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"nothing into the target"* ]]
+	[[ $output == *"Nothing attached."* ]]
+	[ "$(cat "/proc/$TARGET/maps")" = "$maps" ]
+	[ "$(dirty_text "$TARGET")" = "$dirty" ]
+}
+
+@test "what these tests look for is there once exact mode was agreed to" {
+	bash -c 'while sleep 0.05; do :; done' 3>&- & # bash allocates each time round
+	run "$SONDE" stat -p $! --alloc-mode exact --yes -d 1s --lens rss
+	echo "$output"
+	probed $! && seen=1
+	kill $!
+	[ "$status" = 0 ]
+	[ "${seen:-}" = 1 ]
+	[[ $output == *"yes (--yes)"* ]]
+}
+
+@test "--dry-run of record creates no file" {
+	run "$SONDE" record -p "$TARGET" --dry-run -o "$BATS_TEST_TMPDIR/x.sonde"
+	[ "$status" = 0 ]
+	[[ $output == *"creates        $BATS_TEST_TMPDIR/x.sonde"* ]]
+	[ ! -e "$BATS_TEST_TMPDIR/x.sonde" ]
+}
+
+@test "doctor's JSON carries every feature with its answer" {
+	"$SONDE" doctor --json |
+		jq -e '.features | length > 10 and all(.[]; .answer | IN("yes", "no", "denied"))'
+	"$SONDE" doctor -p "$TARGET" --json |
+		jq -e ".targets[0].pid == $TARGET and (.plan.items | length > 0)"
+}
+
+@test "a reader that goes away ends the command quietly" {
+	run bash -c '"$1" help record 2>"$2" | true; echo "${PIPESTATUS[0]}"; cat "$2"' - "$SONDE" \
+		"$BATS_TEST_TMPDIR/err"
+	[ "$output" = 0 ]
+	run timeout 20 bash -c '
+		"$1" stat -p "$2" --lens rss 2>"$3" | head -1 >/dev/null
+		echo "${PIPESTATUS[0]}"' - "$SONDE" "$TARGET" "$BATS_TEST_TMPDIR/err"
+	echo "$output"
+	[ "$output" = 0 ]
+	[ ! -s "$BATS_TEST_TMPDIR/err" ]
+}
+
+@test "output that cannot be written is said, exit 1" {
+	run bash -c '"$1" help >/dev/full' - "$SONDE"
+	[ "$status" = 1 ]
+	[[ $output == *"cannot write to stdout: No space left on device"* ]]
+	[ "${#lines[@]}" = 1 ]
+	run bash -c '"$1" help >&-' - "$SONDE"
+	[ "$status" = 1 ]
+	"$SONDE" record -q -p "$TARGET" --lens rss -d 300ms -i 50ms -o "$BATS_TEST_TMPDIR/x.sonde"
+	for verb in "export --to csv --series" "export --to jsonl" report; do
+		run bash -c '"$@" >/dev/full' - "$SONDE" $verb "$BATS_TEST_TMPDIR/x.sonde"
+		echo "$output"
+		[ "$status" = 1 ]
+		[ "${#lines[@]}" = 1 ]
+		refused 1 '/dev/full: No space left on device' $verb "$BATS_TEST_TMPDIR/x.sonde" -o /dev/full
+		run bash -c '"$@" | true' - "$SONDE" $verb "$BATS_TEST_TMPDIR/x.sonde"
+		[ -z "$output" ]
+	done
+}
+
+@test "-q silences warnings, not errors" {
+	run "$SONDE" stat -q -p 999999999
+	[ "$status" = 3 ]
+	[ -n "$output" ]
+}
+
+@test "a command after -- is started and observed, with its own options left alone" {
+	run "$SONDE" stat --lens rss -i 100ms -- sleep 0.3
+	echo "$output"
+	[ "$status" = 0 ]
+}

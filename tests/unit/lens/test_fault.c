@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What the fault lens asks for, by what the kernel has; and its order of map entries. */
+#include "unit/unit.h"
+
+#include "attach/plan.h"
+#include "lens/fault_read.h"
+#include "lens/lens.h"
+
+extern const struct sonde_lens sonde_lens_fault;
+
+static struct sonde_features all_yes(void)
+{
+	struct sonde_features f = {};
+
+	for (int i = 0; i < SONDE_FEAT__MAX; i++)
+		f.have[i] = SONDE_YES;
+	return f;
+}
+
+static int make(const struct sonde_features *f, struct sonde_hook_list *hooks,
+		struct sonde_plan *plan)
+{
+	struct sonde_plan_choice choice = {.passive = true};
+	struct sonde_lens_ctx ctx = {.lens = &sonde_lens_fault};
+
+	assert_int_equal(sonde_lens_fault.hooks(&ctx, hooks), 0);
+	return sonde_plan_make(hooks, f, &choice, plan);
+}
+
+/* Program of the hook called @name, NULL if it got none. */
+static const char *program(const struct sonde_plan *plan, const char *name)
+{
+	for (size_t i = 0; i < plan->n; i++)
+		if (!strcmp(plan->items[i].hook->name, name))
+			return plan->items[i].alt < 0 ? NULL : plan->items[i].program;
+	fail_msg("no hook %s", name);
+	return NULL;
+}
+
+static const struct row {
+	const char *title;
+	enum sonde_feature lacks[3];
+	const char *user, *alloc, *minor, *major;
+	bool degraded;
+} rows[] = {
+	{"everything there",
+	 {SONDE_FEAT_NONE, SONDE_FEAT_NONE, SONDE_FEAT_NONE},
+	 "fault_user",
+	 "fault_page_alloc",
+	 "fault_end_minor",
+	 "fault_end_major",
+	 false},
+	{"no typed tracepoints",
+	 {SONDE_FEAT_TP_BTF, SONDE_FEAT_NONE, SONDE_FEAT_NONE},
+	 "fault_user_raw",
+	 "fault_page_alloc_raw",
+	 "fault_end_minor",
+	 "fault_end_major",
+	 false},
+	{"no software events",
+	 {SONDE_FEAT_PERF_SW, SONDE_FEAT_NONE, SONDE_FEAT_NONE},
+	 "fault_user",
+	 "fault_page_alloc",
+	 "fault_count_user",
+	 NULL,
+	 true},
+	{"neither",
+	 {SONDE_FEAT_PERF_SW, SONDE_FEAT_TP_BTF, SONDE_FEAT_NONE},
+	 "fault_user_raw",
+	 "fault_page_alloc_raw",
+	 "fault_count_user_raw",
+	 NULL,
+	 true},
+	{"before 5.11",
+	 {SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE, SONDE_FEAT_NONE},
+	 NULL,
+	 NULL,
+	 "fault_count_user",
+	 NULL,
+	 true},
+};
+
+static void same_program(const char *got, const char *want)
+{
+	if (want && got)
+		assert_string_equal(got, want);
+	else
+		assert_true(!got && !want);
+}
+
+static void plans_by_feature(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct row *r = &rows[i];
+		struct sonde_features f = all_yes();
+		struct sonde_hook_list hooks = {};
+		struct sonde_plan plan = {};
+
+		for (int k = 0; k < 3 && r->lacks[k] != SONDE_FEAT_NONE; k++)
+			f.have[r->lacks[k]] = SONDE_NO;
+		print_message("%s\n", r->title);
+		assert_int_equal(make(&f, &hooks, &plan), 0);
+		same_program(program(&plan, "fault.user"), r->user);
+		same_program(program(&plan, "fault.alloc"), r->alloc);
+		same_program(program(&plan, "fault.minor"), r->minor);
+		same_program(program(&plan, "fault.major"), r->major);
+		assert_int_equal(plan.degraded, r->degraded);
+		sonde_plan_fini(&plan);
+		sonde_hook_list_fini(&hooks);
+	}
+}
+
+/* What is denied can be mended: the weaker way is taken, and the sentence says what to do. */
+static void denied_names_the_remedy(void **state)
+{
+	struct sonde_features f = all_yes();
+	struct sonde_hook_list hooks = {};
+	struct sonde_plan plan = {};
+
+	(void)state;
+	f.have[SONDE_FEAT_PERF_SW] = SONDE_DENIED;
+	assert_int_equal(make(&f, &hooks, &plan), 0);
+	assert_true(plan.degraded);
+	assert_string_equal(plan.items[0].hook->name, "fault.minor");
+	assert_non_null(strstr(plan.items[0].reason, "perf_event_paranoid"));
+	sonde_plan_fini(&plan);
+	sonde_hook_list_fini(&hooks);
+}
+
+static void entries_order(void **state)
+{
+	const struct sonde_fault_entry sorted[] = {
+		{{1, 0, 5}, 1}, {{1, 0, 300}, 1}, {{1, 2, 0}, 1}, {{70000, 0, 0}, 1}};
+	size_t n = sizeof(sorted) / sizeof(sorted[0]);
+
+	(void)state;
+	for (size_t a = 0; a < n; a++)
+		for (size_t b = 0; b < n; b++) {
+			int got = sonde_fault_entry_compare(&sorted[a], &sorted[b]);
+
+			assert_true(a < b ? got < 0 : a > b ? got > 0 : !got);
+		}
+}
+
+static void series_are_distinct(void **state)
+{
+	bool seen[SONDE_FAULT_SERIES] = {};
+
+	(void)state;
+	for (int size = 0; size < SONDE_FAULT__SIZES; size++)
+		for (int rest = 0; rest < 4; rest++) {
+			unsigned s = sonde_fault_series(size, rest & 2, rest & 1);
+
+			assert_true(s < SONDE_FAULT_SERIES);
+			assert_false(seen[s]);
+			seen[s] = true;
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(plans_by_feature),
+		cmocka_unit_test(denied_names_the_remedy),
+		cmocka_unit_test(entries_order),
+		cmocka_unit_test(series_are_distinct),
+	};
+
+	return cmocka_run_group_tests_name("fault", tests, NULL, NULL);
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The text report of a made-up session, against tests/golden/report.txt. After a change that is
+ * meant, look at the difference and run `test_report --make tests/golden/report.txt`.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/file.h"
+#include "show/report.h"
+#include "unit/record/fixture.h"
+
+/* The report of @path, malloc'ed, with the path itself replaced by FILE. */
+static char *report_of(const char *path, const struct sonde_reader_filter *f, unsigned slowest)
+{
+	struct sonde_report_opts opts = {.slowest = slowest};
+	struct sonde_report *rep = NULL;
+	struct sonde_reader *r = NULL;
+	char *text = NULL, *at;
+	size_t n;
+	FILE *out = open_memstream(&text, &n);
+
+	assert_int_equal(sonde_reader_open(&r, path), 0);
+	assert_int_equal(sonde_report_new(&rep, &opts), 0);
+	assert_int_equal(sonde_reader_visit(r, f, sonde_report_visitor(rep)), 0);
+	assert_int_equal(sonde_report_print(rep, out), 0);
+	sonde_report_free(&rep);
+	sonde_reader_free(&r);
+	fclose(out);
+	while ((at = strstr(text, path))) {
+		memcpy(at, "FILE", 4);
+		memmove(at + 4, at + strlen(path), strlen(at + strlen(path)) + 1);
+	}
+	return text;
+}
+
+static void test_golden(void **state)
+{
+	const char *path = fix_path("report");
+	char *got, *want = NULL;
+
+	(void)state;
+	assert_int_equal(fix_record(path, NULL, FIX_TICKS, true), 0);
+	got = report_of(path, NULL, 3);
+	assert_int_equal(sonde_read_file("tests/golden/report.txt", &want, NULL), 0);
+	assert_string_equal(got, want);
+	free(got);
+	free(want);
+	fix_remove(path);
+}
+
+static void assert_says(const char *text, const char *words)
+{
+	if (strstr(text, words))
+		return;
+	print_error("'%s' is not in the report:\n", words);
+	fputs(text, stderr);
+	fail();
+}
+
+static void test_cut_short(void **state)
+{
+	const char *path = fix_path("cut");
+	char *got;
+
+	(void)state;
+	assert_int_equal(fix_record(path, NULL, 30, false), 0);
+	got = report_of(path, NULL, 1);
+	assert_says(got, "17:28:30 to 17:29:00 UTC (30.0 s), NOT COMPLETE: cut short, or still "
+			 "being written");
+	free(got);
+	fix_remove(path);
+}
+
+/* Counters and drops count from --since; the histograms say that they cover whole minutes. */
+static void test_since(void **state)
+{
+	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 71 * SONDE_NS_PER_SEC,
+					.rebase = true};
+	const char *path = fix_path("since");
+	char *got;
+
+	(void)state;
+	assert_int_equal(fix_record(path, NULL, FIX_TICKS, true), 0);
+	got = report_of(path, &f, 1);
+	assert_says(got, "CPU 8.00 s user, 2.00 s system");
+	assert_says(got, "Queries 400 ");
+	assert_says(got, "histograms cover whole UTC minutes: 2026-11-30 17:29:00 to 17:30:00");
+	assert_says(got, "Query traces: 380 here, of 1,800 seen in the whole recording");
+	assert_says(got, "malloc                       26,000 calls");
+	assert_says(got, "DEGRADED query: no queue wait");
+	assert_says(got, "Drops 0");
+	free(got);
+	fix_remove(path);
+}
+
+static void test_no_spans(void **state)
+{
+	struct sonde_writer_opts opts = {.spans = {SONDE_SPANS_NONE, 0}};
+	const char *path = fix_path("nospans");
+	char *got;
+
+	(void)state;
+	assert_int_equal(fix_record(path, &opts, FIX_TICKS, true), 0);
+	got = report_of(path, NULL, 1);
+	assert_says(got, "Queries 1,800 (20/s)  mean 1.59 ms");
+	assert_says(got, "Single queries: none stored of 1,800 seen (--spans none)");
+	free(got);
+	fix_remove(path);
+}
+
+/* Nothing but a beginning: no figure is made up. */
+static void test_empty(void **state)
+{
+	const char *path = fix_path("empty");
+	char *got;
+
+	(void)state;
+	assert_int_equal(fix_record(path, NULL, 0, false), 0);
+	got = report_of(path, NULL, 1);
+	assert_says(got, "nothing was recorded in this time; NOT COMPLETE");
+	assert_null(strstr(got, "RSS 0"));
+	assert_null(strstr(got, "nan"));
+	free(got);
+	fix_remove(path);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_golden), cmocka_unit_test(test_cut_short),
+		cmocka_unit_test(test_since),  cmocka_unit_test(test_no_spans),
+		cmocka_unit_test(test_empty),
+	};
+
+	if (argc == 3 && !strcmp(argv[1], "--make")) {
+		const char *path = fix_path("make");
+		char *text;
+		FILE *f;
+
+		fix_record(path, NULL, FIX_TICKS, true);
+		text = report_of(path, NULL, 3);
+		f = fopen(argv[2], "w");
+		fputs(text, f);
+		fclose(f);
+		free(text);
+		fix_remove(path);
+		return 0;
+	}
+	return cmocka_run_group_tests_name("show/report", tests, NULL, NULL);
+}

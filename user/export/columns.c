@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* How each column is had from a span; what is not known is absent, never 0. See columns.h. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/mem.h"
+#include "export/columns.h"
+
+static struct sonde_cell count_if(bool known, uint64_t n)
+{
+	return (struct sonde_cell){known ? SONDE_CELL_COUNT : SONDE_CELL_ABSENT, n, NULL};
+}
+
+static struct sonde_cell time_of(uint64_t ns)
+{
+	return (struct sonde_cell){ns ? SONDE_CELL_TIME : SONDE_CELL_ABSENT, ns, NULL};
+}
+
+static struct sonde_cell text_of(const char *s)
+{
+	return (struct sonde_cell){s && *s ? SONDE_CELL_TEXT : SONDE_CELL_ABSENT, 0, s};
+}
+
+static struct sonde_cell id_of(uint64_t id)
+{
+	return (struct sonde_cell){id ? SONDE_CELL_ID : SONDE_CELL_ABSENT, id, NULL};
+}
+
+static const struct {
+	uint32_t flag;
+	const char *name;
+} flag_names[] = {
+	{SONDE_SPAN_F_NO_WAIT, "no_wait"},     {SONDE_SPAN_F_CUT, "cut"},
+	{SONDE_SPAN_F_DISTURBED, "disturbed"}, {SONDE_SPAN_F_END_GUESSED, "end_guessed"},
+	{SONDE_SPAN_F_HANDLER, "handler"},     {SONDE_SPAN_F_UNIX, "unix"},
+	{SONDE_SPAN_F_PIPELINED, "pipelined"}, {SONDE_SPAN_F_NO_TEXT, "no_text"},
+};
+
+static struct sonde_cell flags_of(const struct sonde_span *s, char *scratch)
+{
+	size_t n = 0;
+
+	scratch[0] = '\0';
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(flag_names); i++)
+		if (s->flags & flag_names[i].flag)
+			n += (size_t)snprintf(scratch + n, SONDE_CELL_SCRATCH - n, "%s%s",
+					      n ? "|" : "", flag_names[i].name);
+	return text_of(scratch);
+}
+
+static bool ended(const struct sonde_span *s)
+{
+	return s->last_ns != 0 && (s->arrival_ns || s->start_ns);
+}
+
+#define HANDLER(s) ((s)->flags & SONDE_SPAN_F_HANDLER)
+#define WAITED(s)  (!((s)->flags & SONDE_SPAN_F_NO_WAIT) && (s)->arrival_ns && (s)->start_ns)
+
+/*	column		      how it is had */
+#define COLUMNS(X)                                                                                 \
+	X(target, count_if(true, s->target))                                                       \
+	X(pid, count_if(s->pid, s->pid))                                                           \
+	X(tid, count_if(s->tid, s->tid))                                                           \
+	X(connection_id, id_of(s->conn))                                                           \
+	X(seq, count_if(true, s->seq))                                                             \
+	X(client, text_of(s->client))                                                              \
+	X(protocol, text_of(sonde_proto_name(s->proto)))                                           \
+	X(command, text_of(s->command))                                                            \
+	X(command_id, count_if(true, s->command_id))                                               \
+	X(index, text_of(s->index))                                                                \
+	X(status, text_of(sonde_span_status_name(s->status)))                                      \
+	X(error_code, count_if(s->status == SONDE_SPAN_ERROR, s->error))                           \
+	X(statements, count_if(true, s->statements))                                               \
+	X(arrival_utc, time_of(s->arrival_ns))                                                     \
+	X(start_utc, time_of(s->start_ns))                                                         \
+	X(request_end_utc, time_of(s->request_end_ns))                                             \
+	X(first_byte_utc, time_of(s->first_ns))                                                    \
+	X(last_byte_utc, time_of(s->last_ns))                                                      \
+	X(duration_ns, count_if(ended(s), sonde_span_duration_ns(s)))                              \
+	X(wait_ns, count_if(WAITED(s), sonde_span_wait_ns(s)))                                     \
+	X(service_ns, count_if(s->first_ns && s->start_ns, sonde_span_service_ns(s)))              \
+	X(send_ns, count_if(s->last_ns && s->first_ns, sonde_span_send_ns(s)))                     \
+	X(request_bytes, count_if(true, s->bytes_in))                                              \
+	X(response_bytes, count_if(true, s->bytes_out))                                            \
+	X(alloc_bytes, count_if(s->has_alloc, s->alloc_bytes))                                     \
+	X(alloc_calls, count_if(s->has_alloc, s->alloc_calls))                                     \
+	X(faults, count_if(s->has_faults, s->faults))                                              \
+	X(fault_ns, count_if(s->has_faults, s->fault_ns))                                          \
+	X(handler_utc, time_of(HANDLER(s) ? s->handler_ns : 0))                                    \
+	X(found_rows, count_if(HANDLER(s), s->found))                                              \
+	X(handler_wall_ms, count_if(HANDLER(s), s->handler_wall_ms))                               \
+	X(handler_hits, count_if(HANDLER(s), s->handler_hits))                                     \
+	X(fingerprint_id, id_of(s->fingerprint_id))                                                \
+	X(fingerprint, text_of(s->fingerprint))                                                    \
+	X(text, text_of(s->text))                                                                  \
+	X(text_full_bytes, count_if(true, s->request_len))
+
+#define GETTER(column, how)                                                                        \
+	static struct sonde_cell get_##column(const struct sonde_span *s, char *scratch)           \
+	{                                                                                          \
+		(void)scratch;                                                                     \
+		return how;                                                                        \
+	}
+COLUMNS(GETTER)
+#undef GETTER
+
+const struct sonde_column sonde_span_columns[] = {
+#define COLUMN(column, how) {#column, get_##column},
+	COLUMNS(COLUMN)
+#undef COLUMN
+		{"flags", flags_of},
+};
+const size_t sonde_span_column_count = SONDE_ARRAY_SIZE(sonde_span_columns);
+
+const char *sonde_fmt_id(char *buf, size_t size, uint64_t id)
+{
+	snprintf(buf, size, "0x%016" PRIx64, id);
+	return buf;
+}
+
+const char *sonde_fmt_double(char *buf, size_t size, double v)
+{
+	if (v == floor(v) && fabs(v) < 9007199254740992.0) {
+		snprintf(buf, size, "%.0f", v);
+		return buf;
+	}
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(buf, size, "%.*g", digits, v);
+		if (strtod(buf, NULL) == v)
+			break;
+	}
+	return buf;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Inside the query lens: what the request's bytes say. Pure functions on bytes that a stranger
+ * sent: nothing here trusts a length, and every result is bounded by the caller's buffer.
+ */
+#ifndef SONDE_LENS_QUERY_H
+#define SONDE_LENS_QUERY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sonde/event.h"
+
+/* Lower-case name of a command; "command_N" style names are never made: unknown is "unknown". */
+const char *sonde_mysql_command_name(unsigned command);
+const char *sonde_sphinxapi_command_name(unsigned command);
+
+/*
+ * The statement in a MySQL request's body (after the command byte): skips the empty list of query
+ * attributes that some clients send first. *len is both ways.
+ */
+const char *sonde_mysql_statement(const char *body, size_t *len);
+
+/*
+ * Fingerprint of a statement: literals become `?`, so that queries that differ in values only are
+ * one. The rules are those of pt-query-digest, listed in docs/lens-query.md. @cut: the text is not
+ * complete. Writes at most @size - 1 bytes and a NUL; returns the length. Not valid UTF-8 where the
+ * text is not.
+ */
+size_t sonde_fingerprint(const char *sql, size_t len, bool cut, char *out, size_t size);
+
+/* FNV-1a, 64 bits: of a fingerprint it is its id in every output. Never 0. */
+uint64_t sonde_fingerprint_id(const char *text, size_t len);
+
+/*
+ * The index or table a statement works on: the first after FROM, INTO, UPDATE and the like, a list
+ * as it stands. "" if there is none. Returns the length.
+ */
+size_t sonde_sql_index(const char *sql, size_t len, char *out, size_t size);
+
+/* What a SphinxAPI request's body says; pointers go into the body. */
+struct sonde_api_request {
+	const char *text; /* full-text query (of the first query), or SQL of command SPHINXQL     */
+	size_t text_len;
+	const char *index;
+	size_t index_len;
+	const char *order; /* SEARCH: sort clause                                                */
+	size_t order_len;
+	uint32_t queries; /* SEARCH: queries in the request; otherwise 1                         */
+	bool is_sql;
+};
+
+/*
+ * Decode the first @len bytes of a body. Fields beyond them stay empty: false only if what is there
+ * contradicts the protocol.
+ */
+bool sonde_sphinxapi_decode(unsigned command, unsigned version, const char *body, size_t len,
+			    struct sonde_api_request *out);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the files of the query lens share: its state, and the steps that each file does. */
+#ifndef SONDE_LENS_QUERY_IMPL_H
+#define SONDE_LENS_QUERY_IMPL_H
+
+#include "core/str.h"
+#include "lens/lens.h"
+#include "lens/query.h"
+#include "sonde/query.h"
+
+/* What a request's bytes were found to say; the same bytes are read once. */
+struct query_text {
+	uint64_t key; /* hash of the bytes and the command, 0: empty */
+	uint64_t id;  /* of the fingerprint, 0: none */
+	char *fingerprint;
+	char index[SONDE_INDEX_BYTES];
+	uint32_t queries;
+};
+
+#define QUERY_TEXTS    1024 /* direct-mapped by key                                           */
+#define QUERY_CLIENTS  256  /* direct-mapped by connection                                    */
+#define QUERY_PREPARED 4096 /* direct-mapped by connection and statement id                   */
+
+struct query_client {
+	uint64_t conn;
+	char name[64];
+};
+
+struct query_prepared {
+	uint64_t conn;
+	uint32_t statement;
+	uint64_t id;
+	char *fingerprint;
+	char index[SONDE_INDEX_BYTES];
+};
+
+struct query_state {
+	const struct sonde_query_hist *hists; /* the kernel's, mapped */
+	struct sonde_query_hist *before; /* as they were at the last tick                      */
+	size_t hists_bytes;
+	struct sonde_hist delta, all;
+	uint64_t last_ns;
+	int counts_fd, n_cpus;
+	uint64_t *percpu;
+	uint64_t counts[SONDE_QUERY_COUNTER__MAX];
+	bool execute_seen, log_seen; /* the plan attached these handlers                          */
+	unsigned disagreed; /* ticks in a row in which handler and spans told different numbers */
+	struct query_text texts[QUERY_TEXTS];
+	struct query_client clients[QUERY_CLIENTS];
+	struct query_prepared prepared[QUERY_PREPARED];
+	struct sonde_str text; /* of the span being decoded, valid UTF-8                          */
+};
+
+/* query_hooks.c */
+int query_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+/* Fill the map of handler fields, and say in @st which handlers the plan attached. */
+int query_seed_handlers(struct sonde_lens_ctx *ctx);
+/* Mark listeners and accepted connections of all targets. */
+int query_seed_sockets(struct sonde_lens_ctx *ctx);
+
+/* query_span.c */
+int query_decode(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev, size_t size);
+void query_texts_fini(struct query_state *st);
+
+#endif

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The text report; see report.h. A snapshot keeps what its sections need (they are those of `sonde
+ * stat`), report_queries.c keeps the spans. Metrics that no section knows are listed as they are,
+ * so that a new lens shows up before anybody wrote a section for it.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+
+#include "core/clock.h"
+#include "core/err.h"
+#include "core/mem.h"
+#include "core/num.h"
+#include "core/str.h"
+#include "model/snapshot.h"
+#include "show/report.h"
+#include "show/report_queries.h"
+#include "show/summary.h"
+
+#define B(v)  sonde_fmt_bytes((char[32]){0}, 32, (double)(v))
+#define NS(v) sonde_fmt_ns((char[32]){0}, 32, (double)(v))
+#define N(v)  sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
+
+struct sonde_report {
+	struct sonde_report_opts opts;
+	struct sonde_snapshot snap;
+	struct sonde_query_table queries;
+	struct sonde_visitor own, visitor;
+	struct sonde_fanout fanout;
+	uint64_t first_ns, last_ns;	      /* monotonic: what the data covers */
+	uint64_t hist_first_ns, hist_last_ns; /* and the histograms             */
+};
+
+/* The first interval began before its tick; its values say when. */
+static void cover(uint64_t *first, uint64_t *last, uint64_t from, uint64_t to)
+{
+	if (!*first || from < *first)
+		*first = from;
+	if (to > *last)
+		*last = to;
+}
+
+static int on_metric(void *ctx, const struct sonde_metric *m)
+{
+	struct sonde_report *rep = ctx;
+
+	cover(&rep->first_ns, &rep->last_ns, m->ts_ns, m->ts_ns);
+	return 0;
+}
+
+static int on_hist(void *ctx, const struct sonde_histrow *h)
+{
+	struct sonde_report *rep = ctx;
+
+	cover(&rep->hist_first_ns, &rep->hist_last_ns, h->from_ns, h->to_ns);
+	return 0;
+}
+
+static int on_span(void *ctx, const struct sonde_span *s)
+{
+	struct sonde_report *rep = ctx;
+	int err = sonde_query_table_add(&rep->queries, s);
+
+	return err ? sonde_err(err, "cannot report: out of memory") : 0;
+}
+
+static int on_tick(void *ctx, uint64_t ts_ns)
+{
+	struct sonde_report *rep = ctx;
+
+	cover(&rep->first_ns, &rep->last_ns, ts_ns, ts_ns);
+	return 0;
+}
+
+int sonde_report_new(struct sonde_report **out, const struct sonde_report_opts *opts)
+{
+	struct sonde_report *rep = calloc(1, sizeof(*rep));
+
+	if (!rep)
+		return -ENOMEM;
+	if (opts)
+		rep->opts = *opts;
+	if (!rep->opts.slowest)
+		rep->opts.slowest = 10;
+	if (!rep->opts.rows)
+		rep->opts.rows = 15;
+	if (sonde_query_table_init(&rep->queries, rep->opts.slowest)) {
+		free(rep);
+		return -ENOMEM;
+	}
+	sonde_snapshot_init(&rep->snap);
+	rep->own = (struct sonde_visitor){
+		.ctx = rep, .metric = on_metric, .hist = on_hist, .span = on_span, .tick = on_tick};
+	rep->fanout = (struct sonde_fanout){.to = {&rep->snap.visitor, &rep->own}, .n = 2};
+	rep->visitor = sonde_fanout_visitor(&rep->fanout);
+	*out = rep;
+	return 0;
+}
+
+void sonde_report_free(struct sonde_report **rp)
+{
+	struct sonde_report *rep = *rp;
+
+	if (!rep)
+		return;
+	*rp = NULL;
+	sonde_snapshot_fini(&rep->snap);
+	sonde_query_table_fini(&rep->queries);
+	free(rep);
+}
+
+const struct sonde_visitor *sonde_report_visitor(struct sonde_report *rep)
+{
+	return &rep->visitor;
+}
+
+static const char *meta(const struct sonde_report *rep, const char *key)
+{
+	const char *v = sonde_meta_find(&rep->snap.meta, key);
+
+	return v ? v : "";
+}
+
+static uint64_t meta_u64(const struct sonde_report *rep, const char *key)
+{
+	uint64_t v;
+
+	return sonde_parse_u64(meta(rep, key), &v) ? 0 : v;
+}
+
+static struct sonde_clockpair clock_of(const struct sonde_report *rep)
+{
+	struct sonde_clockpair clock = {0};
+
+	sonde_meta_clock(&rep->snap.meta, &clock);
+	return clock;
+}
+
+/* "2026-11-30 17:28:30" of a monotonic time. */
+static const char *when(const struct sonde_report *rep, char *buf, size_t size, uint64_t mono_ns)
+{
+	struct sonde_clockpair clock = clock_of(rep);
+
+	sonde_fmt_rfc3339(buf, size, sonde_clockpair_real(&clock, mono_ns));
+	buf[10] = ' ';
+	buf[19] = '\0';
+	return buf;
+}
+
+/* The same, the date only if it is not that of the beginning. */
+static const char *last_day(const struct sonde_report *rep, char *buf, size_t size,
+			    uint64_t mono_ns)
+{
+	char first[40];
+
+	when(rep, first, sizeof(first), rep->first_ns);
+	when(rep, buf, size, mono_ns);
+	return strncmp(first, buf, 10) ? buf : buf + 11;
+}
+
+/* Begin of what is covered. The first interval began an interval before its tick; where a histogram
+ * says when, it is believed. */
+static uint64_t begin_ns(const struct sonde_report *rep)
+{
+	const struct sonde_snapshot *s = &rep->snap;
+	uint64_t interval =
+		s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1) : 0;
+	uint64_t hist = rep->hist_first_ns;
+
+	if (hist && hist < rep->first_ns && hist + interval * 3 / 2 >= rep->first_ns)
+		return hist;
+	return rep->first_ns;
+}
+
+static uint64_t covered_ns(const struct sonde_report *rep)
+{
+	return rep->last_ns > begin_ns(rep) ? rep->last_ns - begin_ns(rep) : 0;
+}
+
+/* "90.0 s", "12.5 min", "6.0 h", "14.0 d" into @buf. */
+static const char *long_time(char *buf, size_t size, uint64_t ns)
+{
+	static const struct {
+		double from_s, unit_s;
+		const char *name;
+	} units[] = {{2 * 86400, 86400, "d"}, {2 * 3600, 3600, "h"}, {120, 60, "min"}};
+	double s = (double)ns / 1e9;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(units); i++) {
+		if (s < units[i].from_s)
+			continue;
+		snprintf(buf, size, "%.1f %s", s / units[i].unit_s, units[i].name);
+		return buf;
+	}
+	return sonde_fmt_ns(buf, size, (double)ns);
+}
+
+static void print_completeness(FILE *out, const struct sonde_report *rep)
+{
+	uint64_t end = meta_u64(rep, "recording.end_ns"), now = sonde_real_ns();
+	char age[40];
+
+	if (!strcmp(meta(rep, "complete"), "1")) {
+		fprintf(out, "complete (ended by: %s)\n",
+			*meta(rep, "ended") ? meta(rep, "ended") : "?");
+		return;
+	}
+	fprintf(out, "NOT COMPLETE: cut short, or still being written");
+	if (end && now > end)
+		fprintf(out, "; its last interval ended %s ago",
+			long_time(age, sizeof(age), now - end));
+	fputc('\n', out);
+}
+
+static void print_heading(FILE *out, const struct sonde_report *rep)
+{
+	char from[40], to[40], length[40];
+
+	if (*meta(rep, "recording.path"))
+		fprintf(out, "%s: ", meta(rep, "recording.path"));
+	if (!rep->last_ns) {
+		fprintf(out, "nothing was recorded in this time; ");
+		print_completeness(out, rep);
+		return;
+	}
+	fprintf(out, "%s to %s UTC (%s), ", when(rep, from, sizeof(from), begin_ns(rep)),
+		last_day(rep, to, sizeof(to), rep->last_ns),
+		long_time(length, sizeof(length), covered_ns(rep)));
+	print_completeness(out, rep);
+	if (*meta(rep, "host.name"))
+		fprintf(out, "host %s, %s CPUs, kernel %s; ", meta(rep, "host.name"),
+			meta(rep, "host.cpus"), meta(rep, "kernel.release"));
+	fprintf(out, "made by: %s\n", *meta(rep, "command") ? meta(rep, "command") : "?");
+}
+
+/* Sums over targets of a gauge: first and last value; false where no target had it. */
+static bool first_last(const struct sonde_snapshot *s, const char *name, double *first,
+		       double *last)
+{
+	bool any = false;
+
+	*first = *last = 0;
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+
+		if (strcmp(m->desc->name, name) || !m->present)
+			continue;
+		any = true;
+		*first += m->first;
+		*last += m->last;
+	}
+	return any;
+}
+
+static const char *signed_bytes(char *buf, size_t size, double v)
+{
+	snprintf(buf, size, "%s%s", v < 0 ? "-" : "+", B(fabs(v)));
+	return buf;
+}
+
+static void print_part(FILE *out, const struct sonde_snapshot *s, const char *name,
+		       const char *title)
+{
+	const struct sonde_snap_metric *m = sonde_snapshot_find_metric(s, name, "", UINT32_MAX);
+	double first, last;
+	char change[40];
+
+	if (!first_last(s, name, &first, &last)) {
+		if (m && m->absent)
+			fprintf(out, "  %-22s absent: %s\n", title, m->absent);
+		return;
+	}
+	if (first == 0 && last == 0)
+		return;
+	fprintf(out, "  %-22s %10s %10s %11s\n", title, B(first), B(last),
+		signed_bytes(change, sizeof(change), last - first));
+}
+
+/* What a trend needs is time: an index that warms up grows for minutes. */
+static void print_growth(FILE *out, const struct sonde_report *rep)
+{
+	double first, last, hours = (double)covered_ns(rep) / 3600e9;
+	char change[40], length[40];
+
+	if (!first_last(&rep->snap, "rss.anon", &first, &last))
+		return;
+	if (hours < 1)
+		fprintf(out, "Leak? cannot tell from %s -> sonde record -d 6h\n",
+			long_time(length, sizeof(length), covered_ns(rep)));
+	else
+		fprintf(out,
+			"Growth of private anonymous memory: %s an hour, first value to last\n",
+			signed_bytes(change, sizeof(change), (last - first) / hours));
+}
+
+static void print_memory(FILE *out, const struct sonde_report *rep)
+{
+	static const struct {
+		const char *metric, *title;
+	} parts[] = {
+		{"rss.anon", "private anonymous"},
+		{"rss.anon_huge", "  in huge pages"},
+		{"rss.lazyfree", "  LazyFree"},
+		{"rss.shmem", "shared anonymous"},
+		{"rss.file", "files"},
+		{"rss.pte", "beside RSS: tables"},
+		{"rss.swap", "beside RSS: swap"},
+		{"rss.hugetlb", "beside RSS: hugetlb"},
+	};
+	double first, last;
+	char change[40];
+
+	if (!first_last(&rep->snap, "rss.total", &first, &last)) {
+		print_part(out, &rep->snap, "rss.total", "RSS");
+		return;
+	}
+	fprintf(out, "RSS %s, %s since the first value\n", B(last),
+		signed_bytes(change, sizeof(change), last - first));
+	fprintf(out, "  %-22s %10s %10s %11s\n", "", "first", "last", "change");
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(parts); i++)
+		print_part(out, &rep->snap, parts[i].metric, parts[i].title);
+	print_growth(out, rep);
+}
+
+static void print_cpu(FILE *out, const struct sonde_report *rep)
+{
+	const struct sonde_snapshot *s = &rep->snap;
+	bool have_user, have_sys, have_min, have_maj;
+	double user = sonde_snapshot_sum(s, "proc.cpu_user", &have_user);
+	double sys = sonde_snapshot_sum(s, "proc.cpu_sys", &have_sys);
+	double min = sonde_snapshot_sum(s, "proc.minflt", &have_min);
+	double maj = sonde_snapshot_sum(s, "proc.majflt", &have_maj);
+
+	if (!have_user || !have_sys || !covered_ns(rep))
+		return;
+	fprintf(out, "CPU %s user, %s system: %.2f cores", NS(user), NS(sys),
+		(user + sys) / (double)covered_ns(rep));
+	if (have_min && have_maj)
+		fprintf(out, "; %s minor and %s major faults by the kernel's count", N(min),
+			N(maj));
+	fputc('\n', out);
+}
+
+/* With --since the minutes at both ends are whole; say so where it shows. */
+static void print_hist_range(FILE *out, const struct sonde_report *rep)
+{
+	const struct sonde_snapshot *s = &rep->snap;
+	uint64_t interval = s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1)
+					 : covered_ns(rep);
+	char from[40], to[40];
+
+	if (!rep->hist_last_ns || !rep->first_ns ||
+	    (rep->hist_first_ns + interval * 3 / 2 >= rep->first_ns &&
+	     rep->hist_last_ns <= rep->last_ns + interval / 2))
+		return;
+	fprintf(out, "  histograms cover whole UTC minutes: %s to %s\n",
+		when(rep, from, sizeof(from), rep->hist_first_ns),
+		last_day(rep, to, sizeof(to), rep->hist_last_ns));
+}
+
+static void print_queries(FILE *out, struct sonde_report *rep)
+{
+	struct sonde_clockpair clock = clock_of(rep);
+	struct sonde_query_table *t = &rep->queries;
+	uint64_t seen = meta_u64(rep, "recording.spans_seen");
+
+	sonde_summary_queries(out, &rep->snap, covered_ns(rep));
+	print_hist_range(out, rep);
+	if (!t->spans) {
+		if (seen)
+			fprintf(out, "Single queries: none stored of %s seen (--spans %s)\n",
+				N(seen), meta(rep, "recording.spans"));
+		return;
+	}
+	fprintf(out, "Query traces: %s here, of %s seen in the whole recording (--spans %s)",
+		N(t->spans), N(seen > t->spans ? seen : t->spans), meta(rep, "recording.spans"));
+	if (t->errors)
+		fprintf(out, "; %s failed (%.2g %%)", N(t->errors),
+			100.0 * (double)t->errors / (double)t->spans);
+	fputc('\n', out);
+	sonde_query_print_groups(out, t, rep->opts.rows);
+	/* The slowest of each hour are no sample of all: their middle is not the middle. */
+	if (!strcmp(meta(rep, "recording.spans"), "all"))
+		sonde_query_print_tail(out, t);
+	sonde_query_print_slowest(out, t, &clock);
+}
+
+/* Prefixes that a section above has said all of. */
+static bool is_known(const char *name)
+{
+	static const char *const known[] = {"rss.", "proc.", "query.", "alloc.", "fault.", "cost."};
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(known); i++)
+		if (sonde_str_starts(name, known[i]))
+			return true;
+	return false;
+}
+
+static const char *in_unit(char *buf, size_t size, double v, const char *unit)
+{
+	if (!strcmp(unit, "bytes"))
+		return sonde_fmt_bytes(buf, size, v);
+	if (!strcmp(unit, "ns"))
+		return sonde_fmt_ns(buf, size, v);
+	if (!strcmp(unit, "count") && v >= 0)
+		return sonde_fmt_count(buf, size, (uint64_t)v);
+	snprintf(buf, size, "%.6g %s", v, unit);
+	return buf;
+}
+
+static void print_other_metrics(FILE *out, const struct sonde_snapshot *s)
+{
+	char a[40], b[40];
+
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+		const char *unit = m->desc->unit;
+
+		if (is_known(m->desc->name))
+			continue;
+		fprintf(out, "%s%s%s%s: ", m->desc->name, *m->label ? "{" : "", m->label,
+			*m->label ? "}" : "");
+		if (!m->present)
+			fprintf(out, "absent: %s\n", m->absent ? m->absent : "no reason given");
+		else if (m->desc->kind == SONDE_COUNTER)
+			fprintf(out, "%s (%s)\n", in_unit(a, sizeof(a), m->last, unit),
+				m->desc->help);
+		else
+			fprintf(out, "%s at first, %s at last (%s)\n",
+				in_unit(a, sizeof(a), m->first, unit),
+				in_unit(b, sizeof(b), m->last, unit), m->desc->help);
+	}
+}
+
+static void print_hist(FILE *out, const struct sonde_snap_hist *h, const char *title)
+{
+	static const double qs[] = {0.5, 0.95, 0.99};
+	char buf[40];
+
+	fprintf(out, "%s: %s values, mean %s", title, N(h->total.count),
+		in_unit(buf, sizeof(buf), sonde_hist_mean(&h->total), h->desc->unit));
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(qs); i++)
+		fprintf(out, "  p%.0f %s", 100 * qs[i],
+			in_unit(buf, sizeof(buf), (double)sonde_hist_quantile(&h->total, qs[i]),
+				h->desc->unit));
+	fprintf(out, "  max %s\n", in_unit(buf, sizeof(buf), (double)h->total.max, h->desc->unit));
+}
+
+static void print_other_hists(FILE *out, const struct sonde_snapshot *s)
+{
+	char title[160];
+
+	for (size_t i = 0; i < s->n_hists; i++) {
+		const struct sonde_snap_hist *h = &s->hists[i];
+		bool size = !strcmp(h->desc->name, "alloc.size");
+
+		if ((is_known(h->desc->name) && !size) || !h->total.count)
+			continue;
+		snprintf(title, sizeof(title), "%s%s%s%s",
+			 size ? "  size of a request" : h->desc->name, *h->label ? "{" : "",
+			 h->label, *h->label ? "}" : "");
+		print_hist(out, h, title);
+	}
+}
+
+static void print_next(FILE *out, const struct sonde_report *rep)
+{
+	const char *path = meta(rep, "recording.path");
+
+	if (!*path)
+		return;
+	if (rep->queries.spans)
+		fprintf(out, "Every query: sonde export %s --to csv >queries.csv\n", path);
+	fprintf(out, "Over time: sonde export %s --to csv --series >series.csv\n", path);
+}
+
+int sonde_report_print(struct sonde_report *rep, FILE *out)
+{
+	uint64_t ns = covered_ns(rep);
+
+	errno = 0;
+	print_heading(out, rep);
+	sonde_summary_target(out, &rep->snap, 0);
+	print_memory(out, rep);
+	print_cpu(out, rep);
+	print_queries(out, rep);
+	sonde_summary_faults(out, &rep->snap, ns);
+	sonde_summary_alloc(out, &rep->snap, ns);
+	print_other_hists(out, &rep->snap);
+	print_other_metrics(out, &rep->snap);
+	sonde_summary_notes(out, &rep->snap);
+	sonde_summary_cost(out, &rep->snap);
+	print_next(out, rep);
+	if (fflush(out) || ferror(out))
+		return errno ? -errno : -EIO;
+	return 0;
+}

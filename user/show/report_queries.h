@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The report's view of single queries: grouped by what was asked, the slowest in full, and what
+ * sets the slowest apart. It knows only the spans that a recording stored; how many those are of
+ * all that were seen is said beside every table.
+ */
+#ifndef SONDE_SHOW_REPORT_QUERIES_H
+#define SONDE_SHOW_REPORT_QUERIES_H
+
+#include <stdio.h>
+
+#include "core/clock.h"
+#include "model/hist.h"
+#include "model/span.h"
+
+/* Queries of one command and fingerprint. hist is only filled for the first groups seen. */
+struct sonde_query_group {
+	uint64_t hash;
+	char *command, *fingerprint;
+	uint64_t count, errors, disturbed;
+	uint64_t total_ns, worst_ns;
+	struct sonde_hist hist; /* buckets NULL: not kept */
+};
+
+/* A query kept in full. */
+struct sonde_query_kept {
+	struct sonde_span span;
+	char *strings[5];
+};
+
+/* Sums over the queries whose duration lies in one bucket. */
+struct sonde_query_parts {
+	uint64_t count, timed_faults;
+	double duration, wait, service, send, faults;
+};
+
+struct sonde_query_table {
+	struct sonde_query_group *groups;
+	size_t n_groups, cap_groups;
+	uint32_t *slots; /* hash table of group number + 1 */
+	size_t n_slots;
+	struct sonde_query_kept *slow; /* heap, shortest on top */
+	size_t n_slow, max_slow;
+	struct sonde_query_parts *parts; /* SONDE_HIST_BUCKETS */
+	uint64_t spans, errors, disturbed, unended, no_wait;
+	uint64_t total_ns;
+};
+
+/* 0 or -ENOMEM. */
+int sonde_query_table_init(struct sonde_query_table *t, size_t slowest);
+void sonde_query_table_fini(struct sonde_query_table *t);
+int sonde_query_table_add(struct sonde_query_table *t, const struct sonde_span *s);
+
+void sonde_query_print_groups(FILE *out, struct sonde_query_table *t, size_t rows);
+void sonde_query_print_tail(FILE *out, const struct sonde_query_table *t);
+void sonde_query_print_slowest(FILE *out, struct sonde_query_table *t,
+			       const struct sonde_clockpair *clock);
+
+#endif
