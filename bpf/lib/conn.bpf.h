@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 4, of the query lens: the connection state machine in the kernel. User memory is the server's
- * own buffer, found through the registers that the system call saved; a finished span goes to the
- * histograms, which are complete whatever the ring does, and then to the ring.
+ * Layer 4, of the query lens: the connection state machine in the kernel. User memory is the
+ * server's own buffer, found through the registers that the system call saved; a finished span goes
+ * to the histograms, which are complete whatever the ring does, and then to the ring.
  */
 #ifndef SONDE_BPF_CONN_H
 #define SONDE_BPF_CONN_H
@@ -190,8 +190,8 @@ static __always_inline void conn_first_iovec(struct sonde_conn_io *w, __u64 iov)
 
 /*
  * Where the bytes of a read or write of system call @nr are in user memory; @arg is its second
- * argument. What lies beyond the first iovec is not looked at; for a call that has no buffer (sendfile,
- * io_uring) w->seen stays 0.
+ * argument. What lies beyond the first iovec is not looked at; for a call that has no buffer
+ * (sendfile, io_uring) w->seen stays 0.
  */
 static __always_inline void conn_locate(struct sonde_conn_io *w, long nr, __u64 arg)
 {

@@ -24,12 +24,18 @@ static const struct sonde_alloc_entry entries[] = {
 	{"free", SONDE_ALLOC_FREE, .args = SONDE_ARG_RDI},
 };
 
-/* musl and others have a malloc too, but not this name. */
+/*
+ * musl and others have a malloc too, but not these names. Other allocators define glibc's internal
+ * ones beside their own: a file that needs libc itself is not libc.
+ */
 static bool match(const struct sonde_module *m, struct sonde_elf *elf)
 {
 	struct sonde_sym sym;
 
 	(void)m;
+	for (const char *const *needed = sonde_elf_needed(elf); *needed; needed++)
+		if (!strcmp(*needed, "libc.so.6"))
+			return false;
 	return !sonde_elf_find(elf, "__libc_malloc", &sym) ||
 	       !sonde_elf_find(elf, "gnu_get_libc_version", &sym);
 }
