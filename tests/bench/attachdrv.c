@@ -155,8 +155,8 @@ static int scenario_stats(const char *unused)
 /* ---- the guard: a sonde of its own process, so that it can be killed and stopped ---- */
 
 struct sonde_process {
-	pid_t pid, guard;
-	int out;
+	pid_t pid, guard[16];
+	int out, n;
 };
 
 static __attribute__((noreturn)) void sonde_main(const struct target *t, const char *family,
@@ -181,24 +181,24 @@ static __attribute__((noreturn)) void sonde_main(const struct target *t, const c
 	_exit(0);
 }
 
-static pid_t only_child(pid_t pid)
+static void find_guards(struct sonde_process *s)
 {
 	char path[64];
-	int child = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", s->pid, s->pid);
 	f = fopen(path, "re");
-	if (!f || fscanf(f, "%d", &child) != 1)
+	while (f && s->n < (int)SONDE_ARRAY_SIZE(s->guard) && fscanf(f, "%d", &s->guard[s->n]) == 1)
+		s->n++;
+	if (!s->n)
 		die(path);
 	fclose(f);
-	return child;
 }
 
 static struct sonde_process sonde_start(const struct target *t, const char *family,
 					uint64_t guard_ns, uint64_t max_ns)
 {
-	struct sonde_process s;
+	struct sonde_process s = {};
 	int from[2];
 	char word;
 
@@ -214,7 +214,7 @@ static struct sonde_process sonde_start(const struct target *t, const char *fami
 	s.out = from[0];
 	if (read(s.out, &word, 1) != 1 || word != 'a')
 		die("sonde's start");
-	s.guard = only_child(s.pid);
+	find_guards(&s);
 	return s;
 }
 
@@ -299,7 +299,8 @@ static int scenario_stopped(const char *family)
 
 	check(!poll(&p, 1, 2000) && armed(&t), "heartbeats keep the probes beyond the deadline");
 	kill(s.pid, SIGSTOP);
-	kill(s.guard, SIGSTOP);
+	for (int i = 0; i < s.n; i++)
+		kill(s.guard[i], SIGSTOP);
 	check(await_clean(&t), "with sonde and guard both stopped, no probe outlives the deadline");
 	kill(s.pid, SIGCONT);
 	check(read(s.out, &word, 1) == 1 && word == 'l', "sonde, continued, finds its guard gone");
