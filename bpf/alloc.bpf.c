@@ -385,6 +385,8 @@ int alloc_return(struct pt_regs *ctx)
 	struct alloc_thread *t = thread_find();
 	__u64 sp = PT_REGS_SP(ctx) - sizeof(__u64);
 
+	if (!gate_is_target(SONDE_ALLOC_COOKIE_TARGET(cookie)))
+		return 0;
 	if (!t || !t->sp) {
 		if (ours())
 			count_drop(SONDE_LENS_ALLOC, SONDE_DROP_NO_ENTRY);

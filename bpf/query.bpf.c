@@ -116,7 +116,7 @@ static __always_inline struct sonde_conn *conn_of(struct sock *sk)
 	if (c && !c->span.conn)
 		conn_identify(c, sk);
 	if (c)
-		query_count(SONDE_QUERY_RUNS, 1);
+		c->runs++;
 	return c;
 }
 
@@ -198,7 +198,7 @@ int BPF_PROG(query_ready, const struct sock *sk)
 
 	if (!c || sk->__sk_common.skc_state == TCP_LISTEN || !gate_ready())
 		return 0;
-	query_count(SONDE_QUERY_RUNS, 1);
+	c->runs++;
 	now = bpf_ktime_get_ns();
 	if (!c->ready_ns)
 		c->ready_ns = now;
@@ -330,7 +330,7 @@ int query_execute(struct pt_regs *ctx)
 
 	if (!gate_current(&id))
 		return 0;
-	query_count(SONDE_QUERY_HANDLER_CALLS, 1);
+	query_count(SONDE_QUERY_HANDLER_CALLS);
 	t = span_current();
 	if (t && !t->handler_ns)
 		t->handler_ns = bpf_ktime_get_ns();
@@ -348,7 +348,7 @@ int query_log(struct pt_regs *ctx)
 
 	if (!gate_current(&id))
 		return 0;
-	query_count(SONDE_QUERY_LOG_CALLS, 1);
+	query_count(SONDE_QUERY_LOG_CALLS);
 	t = span_current();
 	h = bpf_map_lookup_elem(&query_handlers, &slot);
 	if (!t || !h)

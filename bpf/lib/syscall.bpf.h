@@ -139,7 +139,7 @@ static __always_inline void sys_moved(const struct sys_call *call, long nr, long
 
 	if (!c)
 		return;
-	query_count(SONDE_QUERY_RUNS, 2);
+	c->runs += 2;
 	if (ret <= 0) {
 		if (is_read(nr) && ret == 0)
 			conn_eof(c);

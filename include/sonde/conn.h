@@ -79,6 +79,7 @@ struct sonde_conn {
 	sonde_u8 rx, rx_have, rx_body, rx_command_due, rx_more;
 	sonde_u8 open, tx, tx_have, tx_final;
 	sonde_u8 queued, handshaken, pad[2];
+	sonde_u32 runs; /* program runs since the last span; not exact */
 	sonde_u8 rx_head[16], tx_head[32];
 	struct sonde_conn_queued queue[SONDE_CONN_QUEUE];
 	struct sonde_ev_span span;
@@ -204,6 +205,7 @@ CONN_INLINE void conn_pop(struct sonde_conn *c)
 	c->open = SONDE_OPEN_READ;
 	if (c->tx != SONDE_TX_LOST && c->proto == SONDE_PROTO_MYSQL)
 		c->tx = conn_mysql_layout(q.command);
+	conn_env_open(c);
 }
 
 /* The open span is over: hand it out, and go on with the queue. */

@@ -92,12 +92,8 @@ CONN_INLINE int conn_mysql_command(struct sonde_conn_io *w)
 	struct sonde_conn *c = w->c;
 	sonde_u8 command = 0;
 
-	if (conn_env_read(&command, 1, w->base + w->off)) {
-		conn_env_drop(SONDE_DROP_COPY_FAULT);
-		conn_lose(c);
-		return 1;
-	}
-	if (!sonde_mysql_is_command(command)) {
+	if (w->off >= w->seen || conn_env_read(&command, 1, w->base + w->off) ||
+	    !sonde_mysql_is_command(command)) {
 		conn_lose(c);
 		return 1;
 	}
@@ -120,7 +116,7 @@ CONN_INLINE void conn_mysql_login(struct sonde_conn_io *w)
 	sonde_u32 mask;
 
 	w->c->rx_command_due = 0;
-	if (w->len - w->off < 4 || conn_env_read(caps, 4, w->base + w->off))
+	if (w->off + 4 > w->seen || conn_env_read(caps, 4, w->base + w->off))
 		return;
 	mask = sonde_wire_le16(caps) | sonde_wire_le16(caps + 2) << 16;
 	if ((mask & SONDE_MYSQL_CAP_SSL && w->c->rx_left == 32) ||

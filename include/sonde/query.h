@@ -58,6 +58,11 @@ enum sonde_query_counter {
 	SONDE_QUERY_COUNTER__MAX
 };
 
+/* A CPU's counters. */
+struct sonde_query_counts {
+	sonde_u64 v[SONDE_QUERY_COUNTER__MAX];
+};
+
 /* Where a handler's figures are; arg < 0: not known. See struct sonde_handler_field. */
 struct sonde_query_field {
 	sonde_s32 arg, offset;

@@ -203,15 +203,14 @@ static int push_hists(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 
 static int read_counts(struct query_state *st)
 {
-	for (uint32_t i = 0; i < SONDE_QUERY_COUNTER__MAX; i++) {
-		uint64_t sum = 0;
+	uint32_t zero = 0;
 
-		if (bpf_map_lookup_elem(st->counts_fd, &i, st->percpu))
-			return sonde_err(errno, "query: cannot read the counters: %s",
-					 strerror(errno));
+	if (bpf_map_lookup_elem(st->counts_fd, &zero, st->percpu))
+		return sonde_err(errno, "query: cannot read the counters: %s", strerror(errno));
+	for (size_t i = 0; i < SONDE_QUERY_COUNTER__MAX; i++) {
+		st->counts[i] = 0;
 		for (int c = 0; c < st->n_cpus; c++)
-			sum += st->percpu[c];
-		st->counts[i] = sum;
+			st->counts[i] += st->percpu[c].v[i];
 	}
 	return 0;
 }

@@ -41,7 +41,7 @@ struct query_state {
 	struct sonde_hist delta, all;
 	uint64_t last_ns;
 	int counts_fd, n_cpus;
-	uint64_t *percpu;
+	struct sonde_query_counts *percpu;
 	uint64_t counts[SONDE_QUERY_COUNTER__MAX];
 	bool execute_seen, log_seen; /* the plan attached these handlers                          */
 	unsigned disagreed; /* ticks in a row in which handler and spans told different numbers */
