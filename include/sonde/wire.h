@@ -117,10 +117,16 @@ SONDE_WIRE_INLINE bool sonde_api_is_handshake(const sonde_u8 *p)
 	return p[0] == 0 && p[1] == 0 && p[2] == 0 && (p[3] == 1 || p[3] == 2);
 }
 
-/* Header of a request: a known command, version 1.x, a length that servers accept. 8 bytes. */
+/*
+ * Header of a request: a known command, version 1.x, a length that servers accept. 8 bytes. PERSIST,
+ * which clients send first on a connection they keep, has version 0.
+ */
 SONDE_WIRE_INLINE bool sonde_api_is_request(const sonde_u8 *p)
 {
-	return sonde_wire_be16(p) < SONDE_API_COMMANDS && p[2] == 1 &&
+	sonde_u16 command = sonde_wire_be16(p);
+
+	return command < SONDE_API_COMMANDS &&
+	       (p[2] == 1 || (command == SONDE_API_PERSIST && !p[2] && !p[3])) &&
 	       sonde_wire_be32(p + 4) <= SONDE_API_MAX_BODY;
 }
 

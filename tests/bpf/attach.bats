@@ -124,6 +124,22 @@ leaks() { dmesg | grep -c 'leaking uprobe' || true; }
 	[ "$(leaks)" = "$before" ]
 }
 
+@test "SIGKILL at 20 moments of attach and detach leaves no probe: multi" {
+	needs uprobe_multi
+	local before
+	before=$(leaks)
+	drive churn multi
+	[ "$(leaks)" = "$before" ]
+}
+
+@test "SIGKILL at 20 moments of attach and detach leaves no probe: perf" {
+	needs perf_uprobe
+	local before
+	before=$(leaks)
+	drive churn perf
+	[ "$(leaks)" = "$before" ]
+}
+
 @test "sonde and its guard stopped: no probe outlives the deadline: session" {
 	needs uprobe_session
 	drive stopped session
@@ -132,6 +148,14 @@ leaks() { dmesg | grep -c 'leaking uprobe' || true; }
 @test "sonde and its guard stopped: no probe outlives the deadline: perf" {
 	needs perf_uprobe
 	drive stopped perf
+}
+
+@test "sonde and its guard frozen by their cgroup: no probe outlives the deadline" {
+	needs uprobe_multi
+	CGROUP2=$(awk '$3 == "cgroup2" && $4 ~ /^rw/ {print $2; exit}' /proc/mounts)
+	[ -n "$CGROUP2" ] || skip "no writable cgroup v2 hierarchy is mounted"
+	export CGROUP2
+	drive frozen multi
 }
 
 @test "the absolute deadline ends the probes of a living sonde" {

@@ -132,6 +132,7 @@ void sonde_engine_free(struct sonde_engine **engine)
 	if (e->stats_fd >= 0)
 		close(e->stats_fd);
 	free(e->links);
+	free(e->children);
 	free(e->targets);
 	free(e);
 	*engine = NULL;

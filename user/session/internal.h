@@ -73,8 +73,11 @@ struct session {
 	uint64_t next_follow_ns;
 	const char *ended; /* why to stop, NULL: go on */
 	bool rebuild;	   /* a target changed: a new generation is due */
+	bool redescribe;   /* a target runs another program: its meta rows are due */
 	pid_t command_pid; /* started by us, 0: none */
+	bool command_execed; /* its first exec was seen: a later one replaces its program */
 	int command_gate;  /* write end of the pipe it waits on, -1 */
+	int command_report; /* read end: why its exec failed, -1 */
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
 };
 
@@ -105,7 +108,7 @@ int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);
 int session_check_targets(struct session *s);
 int session_start_command(struct session *s);
 int session_release_command(struct session *s);
-void session_reap_command(struct session *s);
+int session_reap_command(struct session *s);
 int session_note(struct session *s, enum sonde_note_level level, const char *remedy,
 		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

@@ -80,8 +80,11 @@ static int on_exec(struct session *s, const struct sonde_ev_proc *ev)
 
 	if (i < 0)
 		return 0;
-	first = (pid_t)ev->h.tgid == s->command_pid && s->generation == 1;
-	if (sonde_target_refresh(&s->targets.t[i]))
+	first = (pid_t)ev->h.tgid == s->command_pid && !s->command_execed;
+	s->command_execed |= first;
+	s->redescribe = true;
+	snprintf(s->targets.t[i].comm, sizeof(s->targets.t[i].comm), "%.15s", ev->comm);
+	if (!sonde_target_alive(&s->targets.t[i]) || sonde_target_refresh(&s->targets.t[i]))
 		return 0; /* gone again: its exit follows */
 	/* Only probes in the program's own files are wrong now; kernel hooks go by pid. */
 	s->rebuild =
@@ -158,9 +161,19 @@ static int look_for_successor(struct session *s)
 	return err;
 }
 
+/* A new program's libraries are mapped only after its exec: what it is, is asked at the next tick. */
+static int redescribe(struct session *s)
+{
+	for (size_t i = 0; i < s->targets.n; i++)
+		if (!s->targets.t[i].gone && sonde_target_alive(&s->targets.t[i]))
+			sonde_target_refresh(&s->targets.t[i]);
+	s->redescribe = false;
+	return session_describe(s);
+}
+
 int session_check_targets(struct session *s)
 {
-	int err = 0;
+	int err = s->redescribe ? redescribe(s) : 0;
 
 	for (size_t i = 0; i < s->targets.n && !err; i++)
 		if (!s->targets.t[i].gone && !sonde_target_alive(&s->targets.t[i]))
@@ -170,73 +183,102 @@ int session_check_targets(struct session *s)
 	return err;
 }
 
-/* The child waits for a byte before it execs, so that sonde is attached from the first instruction.
- */
-static void run_command(const struct session *s, int gate)
+/* The child waits for a byte before it execs, so that sonde is attached from the first instruction;
+ * why an exec failed goes up the other pipe, which a successful exec closes. */
+static void run_command(const struct session *s, int gate, int report)
 {
 	sigset_t none;
+	ssize_t n;
 	char byte;
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM); /* nobody would end it otherwise */
 	if (read(gate, &byte, 1) != 1)
 		_exit(127);
 	prctl(PR_SET_PDEATHSIG, 0);
-	close(gate);
 	execvp(s->opts->command[0], (char *const *)s->opts->command);
-	sonde_err(errno, "cannot run %s: %s", s->opts->command[0], strerror(errno));
-	_exit(errno == ENOENT ? 127 : 126);
+	n = write(report, &errno, sizeof(errno));
+	_exit(n == sizeof(errno) ? 127 : 126);
+}
+
+static void close_pair(int fd[2])
+{
+	close(fd[0]);
+	close(fd[1]);
 }
 
 int session_start_command(struct session *s)
 {
-	int gate[2];
+	int gate[2], report[2];
 
 	if (pipe2(gate, O_CLOEXEC))
 		return sonde_err(errno, "cannot make a pipe: %s", strerror(errno));
+	if (pipe2(report, O_CLOEXEC)) {
+		close_pair(gate);
+		return sonde_err(errno, "cannot make a pipe: %s", strerror(errno));
+	}
 	s->command_pid = fork();
 	if (s->command_pid < 0) {
-		close(gate[0]);
-		close(gate[1]);
+		close_pair(gate);
+		close_pair(report);
 		return sonde_err(errno, "cannot fork: %s", strerror(errno));
 	}
 	if (!s->command_pid) {
 		close(gate[1]);
-		run_command(s, gate[0]);
+		close(report[0]);
+		run_command(s, gate[0], report[1]);
 	}
 	close(gate[0]);
+	close(report[1]);
 	s->command_gate = gate[1];
+	s->command_report = report[0];
 	return 0;
 }
 
 int session_release_command(struct session *s)
 {
 	ssize_t n;
+	int why;
 
 	if (s->command_gate < 0)
 		return 0;
 	n = write(s->command_gate, "x", 1);
 	close(s->command_gate);
 	s->command_gate = -1;
-	return n == 1 ? 0 : sonde_err(EPIPE, "the command ended before it began");
+	if (n == 1)
+		n = read(s->command_report, &why, sizeof(why));
+	close(s->command_report);
+	s->command_report = -1;
+	if (n < 0)
+		return sonde_err(EPIPE, "%s ended before it began", s->opts->command[0]);
+	if (n == sizeof(why))
+		return sonde_err(why == ENOENT ? EIO : why, "cannot run %s: %s",
+				 s->opts->command[0], strerror(why));
+	return 0;
 }
 
-/* Ours to reap: its status is the session's to report. Ends with the session if it still runs. */
-void session_reap_command(struct session *s)
+/*
+ * Ours to reap: its status is the session's to report. A command that still runs when the session
+ * ends ends with it.
+ */
+int session_reap_command(struct session *s)
 {
 	int status = 0;
 
-	s->result->exit_status = -1;
 	if (s->command_pid <= 0)
-		return;
-	if (s->command_gate >= 0) {
-		close(s->command_gate); /* never released: it exits by itself */
-		s->command_gate = -1;
+		return 0;
+	if (s->command_gate >= 0) { /* never released: it exits by itself */
+		close(s->command_gate);
+		close(s->command_report);
+		s->command_gate = s->command_report = -1;
 	}
 	if (waitpid(s->command_pid, &status, WNOHANG) == 0) {
 		kill(s->command_pid, SIGTERM);
 		waitpid(s->command_pid, &status, 0);
 	}
+	s->command_pid = 0;
 	s->result->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	return sonde_meta_set(&s->meta, "command.status", "%d", s->result->exit_status);
 }

@@ -419,7 +419,7 @@ static void test_sphinxapi_glued(void **state)
 	env_reset(&conn, SONDE_CONN_FRESH);
 	memcpy(q.b, "\0\0\0\1", 4);
 	q.n = 4;
-	api(&q, 4, 0x100, "\0\0\0\1", 4);
+	api(&q, 4, 0, "\0\0\0\1", 4);
 	api(&q, 9, 0x100, "\0\0\0\7", 4);
 	whole(&conn, false, &q, 10);
 	memcpy(r.b, "\0\0\0\1", 4);
