@@ -5,6 +5,7 @@
  * computed from the commands given, never from what was seen.
  */
 #include <poll.h>
+#include <sys/stat.h>
 
 #include "attach_observer.h"
 #include "attach/cost.h"
@@ -309,6 +310,54 @@ static int scenario_stopped(const char *family)
 	return 0;
 }
 
+static void write_file(const char *dir, const char *name, int number)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	if (!f || fprintf(f, "%d", number) < 0 || fclose(f))
+		die(path);
+}
+
+/* It is busy until the last of its processes has been collected. */
+static bool await_rmdir(const char *dir)
+{
+	struct pollfd none = {.fd = -1};
+
+	for (int ms = 0; ms < AWAIT_MS; ms += 10) {
+		if (!rmdir(dir))
+			return true;
+		poll(&none, 1, 10);
+	}
+	return false;
+}
+
+/* A frozen cgroup (v2, mounted at $CGROUP2), as container runtimes use it. */
+static int scenario_frozen(const char *family)
+{
+	struct target t = target_start();
+	struct sonde_process s = sonde_start(&t, family, SONDE_NS_PER_SEC, 0);
+	const char *root = getenv("CGROUP2");
+	char dir[96];
+
+	snprintf(dir, sizeof(dir), "%s/sonde-test-%d", root ? root : "/sys/fs/cgroup", getpid());
+	if (mkdir(dir, 0755))
+		die(dir);
+	write_file(dir, "cgroup.procs", s.pid);
+	for (int i = 0; i < s.n; i++)
+		write_file(dir, "cgroup.procs", s.guard[i]);
+	check(armed(&t), "armed");
+	write_file(dir, "cgroup.freeze", 1);
+	check(await_clean(&t), "frozen together, no probe outlives the deadline");
+	write_file(dir, "cgroup.freeze", 0);
+	sonde_end(&s);
+	check(await_rmdir(dir), "the cgroup is empty again");
+	target_stop(&t);
+	return 0;
+}
+
 static int scenario_deadline(const char *family)
 {
 	struct target t = target_start();
@@ -377,12 +426,12 @@ static const struct {
 	const char *name;
 	int (*run)(const char *family);
 } scenarios[] = {
-	{"counts", scenario_counts},	   {"two", scenario_two},
-	{"kernel", scenario_kernel},	   {"refused", scenario_refused},
-	{"stats", scenario_stats},	   {"killed", scenario_killed},
-	{"stopped", scenario_stopped},	   {"churn", scenario_churn},
-	{"deadline", scenario_deadline},   {"features", scenario_features},
-	{"calibrate", scenario_calibrate},
+	{"counts", scenario_counts},	 {"two", scenario_two},
+	{"kernel", scenario_kernel},	 {"refused", scenario_refused},
+	{"stats", scenario_stats},	 {"killed", scenario_killed},
+	{"stopped", scenario_stopped},	 {"churn", scenario_churn},
+	{"frozen", scenario_frozen},	 {"deadline", scenario_deadline},
+	{"features", scenario_features}, {"calibrate", scenario_calibrate},
 };
 
 int main(int argc, char **argv)
