@@ -62,7 +62,9 @@ static __always_inline void conn_env_drop(enum sonde_drop cause)
 }
 
 #define conn_env_loop(n, step, walk) bpf_loop(n, step, walk, 0)
-#define CONN_NOINLINE		     __attribute__((noinline))
+#define CONN_NOINLINE		     static __attribute__((noinline))
+/* Not static: the verifier then checks it once, and not for every way that leads to it. */
+#define CONN_GLOBAL __attribute__((noinline))
 
 struct sonde_conn;
 static __always_inline void conn_env_emit(struct sonde_conn *c);

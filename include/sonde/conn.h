@@ -215,9 +215,9 @@ CONN_INLINE void conn_pop(struct sonde_conn *c)
 }
 
 /* The open span is over: hand it out, and go on with the queue. */
-static CONN_NOINLINE int conn_finish(struct sonde_conn *c)
+CONN_GLOBAL int conn_finish(struct sonde_conn *c)
 {
-	if (!c->open)
+	if (!c || !c->open)
 		return 0;
 	if (c->span.last_ns)
 		c->prev_end_ns = c->span.last_ns;
@@ -234,7 +234,7 @@ CONN_INLINE void conn_finish_guessed(struct sonde_conn *c)
 	conn_finish(c);
 }
 
-static CONN_NOINLINE int conn_abort(struct sonde_conn *c)
+CONN_NOINLINE int conn_abort(struct sonde_conn *c)
 {
 	if (!c->open)
 		return 0;
