@@ -176,7 +176,7 @@ static int on_tick(struct session *s, uint64_t now_ns)
 	return 0;
 }
 
-/* The guard takes the probes away when sonde gets no CPU for too long: what follows would be zeros. */
+/* The guard takes the probes away when sonde gets no CPU for long: what follows would be zeros. */
 static int check_guard(struct session *s)
 {
 	if (!s->engine || sonde_engine_guard_alive(s->engine))
