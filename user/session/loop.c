@@ -182,9 +182,8 @@ static int check_guard(struct session *s)
 	if (!s->engine || sonde_engine_guard_alive(s->engine))
 		return 0;
 	s->ended = "probes lost";
-	return session_note(s, SONDE_NOTE_DEGRADED,
-			    "observe when the machine is less busy; exact figures end early",
-			    "the guard removed the probes: sonde was stopped or got no CPU for 2 s");
+	return session_note(s, SONDE_NOTE_DEGRADED, "observe when the machine is less busy",
+			    "the guard removed the probes: sonde was stopped or starved for 2 s");
 }
 
 static int dispatch(struct session *s, uint64_t what)
