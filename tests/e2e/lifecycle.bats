@@ -123,7 +123,8 @@ count_faults() { # ARGUMENTS...
 @test "a target that gets visibly slower is let go, and keeps answering" {
 	load_begin --sphinxql "$SEARCHD_SQL" --connections 2 --seconds 120 --rate 200 --mix light
 	load_go
-	sonde_begin stat -p "$SEARCHD_PID" --json --alloc-mode exact --yes --harm-limit 1.1 -i 200ms -d 90s
+	sonde_begin stat -p "$SEARCHD_PID" --json --alloc-mode exact --yes --harm-limit 1.1 \
+		-i 200ms -d 90s
 	wait_for 80 is_gone "$SONDE_PID"
 	wait "$SONDE_PID"
 	load_stop
