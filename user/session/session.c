@@ -109,7 +109,9 @@ static int next_generation(struct session *s)
 	s->rebuild = false;
 	session_teardown(s);
 	err = session_prepare(s);
-	return err ? err : session_arm(s);
+	err = err ? err : session_arm(s);
+	/* What was forked while nothing was attached. */
+	return err || !s->command_pid || !s->opts->children ? err : session_adopt(s);
 }
 
 static int record(struct session *s)
@@ -135,13 +137,15 @@ static int record(struct session *s)
 /* The last figures, then let go. Runs after a failure too: what was seen is not lost. */
 static int finish(struct session *s, int err)
 {
-	int last = 0;
+	int last = 0, ran;
 
 	s->state = DRAINING;
 	if (s->engine)
 		sonde_engine_pause(s->engine);
+	if (s->begun && !err)
+		last = session_settle_end(s);
 	if (s->begun)
-		last = session_tick(s, sonde_mono_ns());
+		last = last ? last : session_tick(s, sonde_mono_ns());
 	session_teardown(s);
 	s->result->observed_ns = s->observed_ns;
 	s->result->ended = s->ended ? s->ended : "failure";
@@ -150,9 +154,10 @@ static int finish(struct session *s, int err)
 		last = last ? last : sonde_meta_set(&s->meta, "ended", "%s", s->result->ended);
 		last = last ? last : sonde_visit(&s->out, end, &s->meta);
 	}
-	session_reap_command(s);
+	ran = session_reap_command(s);
 	s->state = DONE;
-	return err ? err : last;
+	err = err ? err : last;
+	return err ? err : ran;
 }
 
 int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapshot *snap,
@@ -162,6 +167,8 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 			    .snap = snap,
 			    .result = result,
 			    .command_gate = -1,
+			    .command_report = -1,
+			    .settling = {.serving = -1},
 			    .loop = {-1, -1, -1, -1}};
 	int err;
 
@@ -187,6 +194,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	rebase_fini(&s.rebase);
 	sonde_snapshot_fini(&s.base_snap);
 	sonde_meta_fini(&s.meta);
+	session_settings_fini(&s);
 	sonde_target_list_fini(&s.targets);
 	return err;
 }

@@ -17,15 +17,16 @@ static const struct sonde_metric_desc metrics[] = {
 		    "times that sonde's programs ran in the target"},
 	[M_PROBE_NS] = {"cost.probe_time", "ns", SONDE_COUNTER,
 			"CPU time that observing added to the target: hits x calibrated cost"},
-	[M_OWN_CPU] = {"cost.own_cpu", "ns", SONDE_COUNTER, "CPU time of sonde itself while it recorded"},
-	[M_START_CPU] = {"cost.start_cpu", "ns", SONDE_GAUGE,
-			 "CPU time of sonde before it recorded: calibration, the kernel's verifier"},
+	[M_OWN_CPU] = {"cost.own_cpu", "ns", SONDE_COUNTER,
+		       "CPU time of sonde itself while it recorded"},
+	[M_START_CPU] =
+		{"cost.start_cpu", "ns", SONDE_GAUGE,
+		 "CPU time of sonde before it recorded: calibration, the kernel's verifier"},
 	[M_OWN_RSS] = {"cost.own_rss", "bytes", SONDE_GAUGE, "resident memory of sonde itself"},
 	[M_MAP_BYTES] = {"cost.map_bytes", "bytes", SONDE_GAUGE,
 			 "kernel memory of sonde's BPF maps"},
-	[M_OBSERVED] =
-		{"cost.observed_ratio", "ratio", SONDE_GAUGE,
-		 "share of the time since recording began in which programs were attached"},
+	[M_OBSERVED] = {"cost.observed_ratio", "ratio", SONDE_GAUGE,
+			"share of the time since recording began in which programs were attached"},
 };
 
 static int push(struct session *s, size_t metric, const char *label, uint64_t ts_ns, double value)
@@ -70,7 +71,8 @@ int session_push_cost(struct session *s, uint64_t ts_ns)
 		if (s->inited[l])
 			err = push_lens(s, l, ts_ns, &probe_ns);
 	err = err ? err : push(s, M_PROBE_NS, "", ts_ns, probe_ns);
-	err = err ? err : push(s, M_OWN_CPU, "", ts_ns, (double)(session_own_cpu_ns() - s->start_cpu_ns));
+	err = err ? err
+		  : push(s, M_OWN_CPU, "", ts_ns, (double)(session_own_cpu_ns() - s->start_cpu_ns));
 	err = err ? err : push(s, M_START_CPU, "", ts_ns, (double)s->start_cpu_ns);
 	if (!err && !sonde_proc_rss(getpid(), &rss))
 		err = push(s, M_OWN_RSS, "", ts_ns, (double)rss);
