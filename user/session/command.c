@@ -7,9 +7,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -23,76 +24,81 @@
 
 /* What keeps the command from running goes to the session; the pipe's end without a word is the
  * exec. */
-static void give_up(int report, int err)
-{
-	ssize_t n = write(report, &err, sizeof(err));
-
-	_exit(n < 0 || err != -ENOENT ? 126 : 127);
-}
-
-static void run_command(const struct session *s, int gate, int report)
+static void run_command(const struct session *s, int report)
 {
 	const struct sonde_session_start *start = &s->opts->start;
 	sigset_t none;
-	char byte;
 	int err;
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
-	prctl(PR_SET_PDEATHSIG, SIGTERM); /* nobody would end it otherwise */
 	err = start->prepare ? start->prepare(start->ctx) : 0;
-	if (err || write(report, &err, sizeof(err)) != sizeof(err))
-		give_up(report, err);
-	if (read(gate, &byte, 1) != 1)
-		_exit(127);
-	prctl(PR_SET_PDEATHSIG, 0);
-	execvp(s->opts->command[0], (char *const *)s->opts->command);
-	err = sonde_err(errno, "cannot run %s: %s", s->opts->command[0], strerror(errno));
-	give_up(report, err);
+	if (!err && ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+		err = sonde_err(errno, "cannot hold the command until it is observed: ptrace: %s; "
+				       "start it yourself and observe it with -p",
+				strerror(errno));
+	if (!err) {
+		execvp(s->opts->command[0], (char *const *)s->opts->command);
+		err = sonde_err(errno, "cannot run %s: %s", s->opts->command[0], strerror(errno));
+	}
+	if (write(report, &err, sizeof(err)) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+/* Wait for the exec, which a traced process stops at: everything in it is there, nothing has run. */
+static int hold_command(struct session *s, int report)
+{
+	int status, err = 0;
+	ssize_t n = read(report, &err, sizeof(err));
+	pid_t pid;
+
+	do
+		pid = waitpid(s->command_pid, &status, 0);
+	while (pid < 0 && errno == EINTR);
+	if (pid == s->command_pid && WIFSTOPPED(status)) {
+		ptrace(PTRACE_SETOPTIONS, s->command_pid, NULL, PTRACE_O_EXITKILL);
+		s->command_held = true;
+		return 0;
+	}
+	s->command_pid = 0;
+	return n == sizeof(err) && err ? err : sonde_err(EPIPE, "the command ended before it began");
 }
 
 int session_start_command(struct session *s)
 {
-	int gate[2], report[2], err = 0;
+	int report[2], err;
 
-	if (pipe2(gate, O_CLOEXEC))
+	if (pipe2(report, O_CLOEXEC))
 		return sonde_err(errno, "cannot make a pipe: %s", strerror(errno));
-	if (pipe2(report, O_CLOEXEC)) {
-		err = sonde_err(errno, "cannot make a pipe: %s", strerror(errno));
-		close(gate[0]);
-		close(gate[1]);
-		return err;
-	}
 	if (s->opts->children)
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 	s->command_pid = fork();
-	if (!s->command_pid) {
-		close(gate[1]);
-		close(report[0]);
-		run_command(s, gate[0], report[1]);
-	}
-	close(gate[0]);
+	if (!s->command_pid)
+		run_command(s, report[1]);
 	close(report[1]);
-	s->command_gate = gate[1];
-	s->command_report = report[0];
-	if (s->command_pid < 0)
-		return sonde_err(errno, "cannot fork: %s", strerror(errno));
-	if (read(s->command_report, &err, sizeof(err)) != sizeof(err))
-		return sonde_err(EPIPE, "the command ended before it began");
+	if (s->command_pid < 0) {
+		s->command_pid = 0;
+		err = sonde_err(errno, "cannot fork: %s", strerror(errno));
+	} else {
+		err = hold_command(s, report[0]);
+	}
+	close(report[0]);
 	return err;
 }
 
+/* Its life begins now. */
 int session_release_command(struct session *s)
 {
-	ssize_t n;
-
-	if (s->command_gate < 0)
+	if (!s->command_held)
 		return 0;
-	n = write(s->command_gate, "x", 1);
-	close(s->command_gate);
-	s->command_gate = -1;
-	return n == 1 ? 0 : sonde_err(EPIPE, "the command ended before it began");
+	s->command_held = false;
+	s->settling.verify = s->command_pid;
+	session_settle_soon(s);
+	if (ptrace(PTRACE_DETACH, s->command_pid, NULL, NULL))
+		return sonde_err(EPIPE, "the command ended before it began");
+	return sonde_meta_set(&s->meta, "target.0.start_mono_ns", "%" PRIu64, sonde_mono_ns());
 }
 
 /* The command itself, and what was observed as its child. */
@@ -145,40 +151,25 @@ static void end_command(struct session *s)
 	}
 }
 
-/* Why it did not run, 0 if it did. */
-static int reported(struct session *s)
+void session_reap_command(struct session *s)
 {
-	int err = 0, word;
-
-	fcntl(s->command_report, F_SETFL, O_NONBLOCK);
-	if (read(s->command_report, &word, sizeof(word)) == sizeof(word))
-		err = word;
-	close(s->command_report);
-	s->command_report = -1;
-	return err;
-}
-
-int session_reap_command(struct session *s)
-{
-	int status = 0, err;
+	int status = 0;
 	pid_t pid;
 
 	s->result->exit_status = -1;
 	if (s->command_pid <= 0)
-		return 0;
-	if (s->command_gate >= 0) {
-		close(s->command_gate); /* never released: it exits by itself */
-		s->command_gate = -1;
+		return;
+	if (s->command_held) { /* never let go: it has done nothing yet */
+		kill(s->command_pid, SIGKILL);
 		waitpid(s->command_pid, &status, 0);
-	} else if (!s->opts->start.keep) {
-		end_command(s);
+		return;
 	}
-	err = reported(s);
+	if (!s->opts->start.keep)
+		end_command(s);
 	/* Orphans that became ours, too. */
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		if (pid == s->command_pid)
-			s->result->exit_status =
-				WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+			s->result->exit_status = WIFEXITED(status) ? WEXITSTATUS(status)
+								   : 128 + WTERMSIG(status);
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
-	return err;
 }

@@ -95,10 +95,8 @@ struct session {
 	const char *ended; /* why to stop, NULL: go on */
 	bool rebuild;	   /* a target changed: a new generation is due */
 	pid_t command_pid; /* started by us, 0: none */
-	bool command_runs; /* it has exec'd */
 	unsigned child_notes;
-	int command_gate;   /* write end of the pipe it waits on, -1 */
-	int command_report; /* read end of the pipe on which it says that it cannot begin, -1 */
+	bool command_held; /* at its first instruction */
 	struct settling settling;
 	struct settings settings;
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
@@ -137,8 +135,7 @@ int session_note(struct session *s, enum sonde_note_level level, const char *rem
 /* command.c: a command started by us, from the fork to its end. */
 int session_start_command(struct session *s);
 int session_release_command(struct session *s);
-/* 0, or what kept it from running (logged). */
-int session_reap_command(struct session *s);
+void session_reap_command(struct session *s);
 
 /* settle.c: who the command's processes are, once they are themselves. */
 void session_settle_soon(struct session *s);

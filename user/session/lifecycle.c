@@ -90,32 +90,6 @@ static int on_fork(struct session *s, const struct sonde_ev_proc *ev)
 	return s->opts->children ? session_add_child(s, (pid_t)ev->child) : 0;
 }
 
-/* The levels of the process that only waited to become the command are not the command's. */
-static void restart_levels(struct session *s, uint32_t target)
-{
-	for (size_t i = 0; i < s->snap->n_metrics; i++) {
-		struct sonde_snap_metric *m = &s->snap->metrics[i];
-
-		if (m->desc->kind == SONDE_GAUGE && m->target == target)
-			m->present = false;
-	}
-}
-
-/* The command becomes itself: it is as old as its program. */
-static int on_first_exec(struct session *s, size_t i, const struct sonde_ev_proc *ev)
-{
-	char key[64];
-	int err;
-
-	restart_levels(s, (uint32_t)i);
-	snprintf(key, sizeof(key), "target.%zu.comm", i);
-	err = sonde_meta_set(&s->meta, key, "%.15s", ev->comm);
-	if (err)
-		return err;
-	snprintf(key, sizeof(key), "target.%zu.start_mono_ns", i);
-	return sonde_meta_set(&s->meta, key, "%llu", (unsigned long long)ev->h.ts_ns);
-}
-
 static int refresh_quietly(struct sonde_target *t)
 {
 	enum sonde_log_level level = sonde_log_get_level();
@@ -131,21 +105,14 @@ static int on_exec(struct session *s, const struct sonde_ev_proc *ev)
 {
 	ssize_t i = sonde_target_list_find(&s->targets, (pid_t)ev->h.tgid);
 	struct sonde_target *t;
-	bool first, had_probes;
-	int err;
+	bool had_probes;
 
 	if (i < 0)
 		return 0;
 	t = &s->targets.t[i];
 	had_probes = t->daemon;
-	first = t->pid == s->command_pid && !s->command_runs;
-	if (t->pid == s->command_pid) {
-		s->command_runs = true;
+	if (t->pid == s->command_pid)
 		s->settling.verify = t->pid;
-	}
-	err = first ? on_first_exec(s, (size_t)i, ev) : 0;
-	if (err)
-		return err;
 	if (refresh_quietly(t)) { /* gone again: its exit follows */
 		snprintf(t->comm, sizeof(t->comm), "%.15s", ev->comm);
 		return 0;
@@ -153,9 +120,8 @@ static int on_exec(struct session *s, const struct sonde_ev_proc *ev)
 	/* Only probes in the program's own files are wrong now; kernel hooks go by pid. */
 	s->rebuild = s->opts->alloc_mode != SONDE_ALLOC_MODE_OFF || t->daemon || had_probes;
 	session_settle_soon(s);
-	return first ? 0
-		     : family_note(s, t->is_child, "pid %u replaced its program by %.15s",
-				   ev->h.tgid, ev->comm);
+	return family_note(s, t->is_child, "pid %u replaced its program by %.15s", ev->h.tgid,
+			   ev->comm);
 }
 
 /* What one of several targets held is no part of what they hold now. The last one's final readings

@@ -40,7 +40,7 @@ static int select_targets(struct session *s)
 		err = session_release_command(s);
 		for (int i = 0; i < COMMAND_POLLS && !err; i++) {
 			err = sonde_target_open(&t, s->command_pid);
-			if (!err && t.allocator && strcmp(t.exe, "/proc/self/exe"))
+			if (!err && t.allocator)
 				break;
 			sonde_target_fini(&t);
 			usleep(COMMAND_POLL_US);
@@ -137,7 +137,7 @@ static int record(struct session *s)
 /* The last figures, then let go. Runs after a failure too: what was seen is not lost. */
 static int finish(struct session *s, int err)
 {
-	int last = 0, ran;
+	int last = 0;
 
 	s->state = DRAINING;
 	if (s->engine)
@@ -154,10 +154,9 @@ static int finish(struct session *s, int err)
 		last = last ? last : sonde_meta_set(&s->meta, "ended", "%s", s->result->ended);
 		last = last ? last : sonde_visit(&s->out, end, &s->meta);
 	}
-	ran = session_reap_command(s);
+	session_reap_command(s);
 	s->state = DONE;
-	err = err ? err : last;
-	return err ? err : ran;
+	return err ? err : last;
 }
 
 int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapshot *snap,
@@ -166,8 +165,6 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	struct session s = {.opts = opts,
 			    .snap = snap,
 			    .result = result,
-			    .command_gate = -1,
-			    .command_report = -1,
 			    .settling = {.serving = -1},
 			    .loop = {-1, -1, -1, -1}};
 	int err;
@@ -204,7 +201,7 @@ int sonde_session_plan(const struct sonde_session_opts *opts, bool calibrate,
 {
 	struct sonde_session_result result;
 	struct sonde_snapshot snap;
-	struct session s = {.opts = opts, .snap = &snap, .result = &result, .command_gate = -1};
+	struct session s = {.opts = opts, .snap = &snap, .result = &result};
 	int err;
 
 	sonde_snapshot_init(&snap);

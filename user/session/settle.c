@@ -160,7 +160,7 @@ int session_settle(struct session *s, uint64_t now_ns)
 	struct settling *st = &s->settling;
 	int err;
 
-	if (!st->next_ns || now_ns < st->next_ns || s->command_gate >= 0)
+	if (!st->next_ns || now_ns < st->next_ns || s->command_held)
 		return 0;
 	err = s->opts->children ? session_adopt(s) : 0;
 	err = err ? err : follow_serving(s);
