@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Queries, from the socket: when data was ready, when the server read it, when its answer was handed
- * to the kernel. State lives in socket storage: it is there only for sockets that a target accepted
- * (children inherit it from the listener), so everybody else's traffic costs one look-up.
+ * Queries, from the socket: when data was ready, when the server read it, when its answer was
+ * handed to the kernel. State lives in socket storage: it is there only for sockets that a target
+ * accepted (children inherit it from the listener), so everybody else's traffic costs one look-up.
  */
 #include "lib/syscall.bpf.h"
 #include <bpf/bpf_endian.h>
@@ -31,7 +31,8 @@ struct {
 	__type(value, __u8);
 } query_ports SEC(".maps");
 
-/* Addresses (struct unix_address *) that a target listens on; an accepted socket shares its listener's. */
+/* Addresses (struct unix_address *) that a target listens on; an accepted socket shares its
+ * listener's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -115,7 +116,7 @@ static __always_inline struct sonde_conn *conn_of(struct sock *sk)
 	if (c && !c->span.conn)
 		conn_identify(c, sk);
 	if (c)
-		query_count(SONDE_QUERY_RUNS, 1);
+		c->runs++;
 	return c;
 }
 
@@ -128,6 +129,23 @@ static __always_inline void conn_io_init(struct sonde_conn_io *w, struct sonde_c
 	w->len = ret;
 	w->text_bytes = cfg.text_bytes;
 	conn_locate(w, regs->orig_ax, regs->si);
+}
+
+/*
+ * When the bytes left. The tracepoint comes after the peer was woken, and on a busy machine the
+ * server may be preempted in between; TCP notes when it last transmitted (tcp_wstamp_ns, set in
+ * __tcp_transmit_skb()). An older time than the request's means that these bytes wait (cork, full
+ * window).
+ */
+static __always_inline __u64 sent_ns(struct sonde_conn *c, struct sock *sk, __u64 now)
+{
+	__u64 sent = 0;
+
+	if (c->flags & SONDE_CONN_UNIX)
+		return now;
+	if (bpf_core_field_exists(struct tcp_sock, tcp_wstamp_ns))
+		sent = BPF_CORE_READ((struct tcp_sock *)sk, tcp_wstamp_ns);
+	return sent > c->span.request_end_ns && sent >= c->span.last_ns && sent < now ? sent : now;
 }
 
 SEC("?tp_btf/sock_recv_length")
@@ -166,6 +184,7 @@ int BPF_PROG(query_send, struct sock *sk, int ret, int flags)
 		return 0;
 	}
 	conn_io_init(&w, c, ret);
+	w.now = sent_ns(c, sk, w.now);
 	conn_sent(&w);
 	return 0;
 }
@@ -179,7 +198,7 @@ int BPF_PROG(query_ready, const struct sock *sk)
 
 	if (!c || sk->__sk_common.skc_state == TCP_LISTEN || !gate_ready())
 		return 0;
-	query_count(SONDE_QUERY_RUNS, 1);
+	c->runs++;
 	now = bpf_ktime_get_ns();
 	if (!c->ready_ns)
 		c->ready_ns = now;
@@ -296,8 +315,8 @@ struct handler_args {
 	__u64 reg[4];
 };
 
-static __always_inline void handler_word(const struct handler_args *a, const struct sonde_query_field *f,
-					 void *dst, __u32 size)
+static __always_inline void handler_word(const struct handler_args *a,
+					 const struct sonde_query_field *f, void *dst, __u32 size)
 {
 	if (f->arg >= 0 && bpf_probe_read_user(dst, size, (void *)(a->reg[f->arg & 3] + f->offset)))
 		count_drop(SONDE_LENS_QUERY, SONDE_DROP_COPY_FAULT);
@@ -311,7 +330,7 @@ int query_execute(struct pt_regs *ctx)
 
 	if (!gate_current(&id))
 		return 0;
-	query_count(SONDE_QUERY_HANDLER_CALLS, 1);
+	query_count(SONDE_QUERY_HANDLER_CALLS);
 	t = span_current();
 	if (t && !t->handler_ns)
 		t->handler_ns = bpf_ktime_get_ns();
@@ -329,7 +348,7 @@ int query_log(struct pt_regs *ctx)
 
 	if (!gate_current(&id))
 		return 0;
-	query_count(SONDE_QUERY_LOG_CALLS, 1);
+	query_count(SONDE_QUERY_LOG_CALLS);
 	t = span_current();
 	h = bpf_map_lookup_elem(&query_handlers, &slot);
 	if (!t || !h)

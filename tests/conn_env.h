@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The connection state machine outside the kernel: "user memory" is a buffer, and what is emitted or
- * dropped is kept for the test to look at. Reads are checked against the buffer that the call gave.
+ * The connection state machine outside the kernel: "user memory" is a buffer, and what is emitted
+ * or dropped is kept for the test to look at. Reads are checked against the buffer that the call
+ * gave.
  */
 #ifndef SONDE_TESTS_CONN_ENV_H
 #define SONDE_TESTS_CONN_ENV_H
@@ -73,8 +74,8 @@ static inline void env_reset(struct sonde_conn *c, unsigned flags)
 }
 
 /* The server moved @len bytes, of which @seen can be looked at. */
-static inline void env_io(struct sonde_conn *c, bool send, const void *bytes, uint32_t len, uint32_t seen,
-			  uint64_t now)
+static inline void env_io(struct sonde_conn *c, bool send, const void *bytes, uint32_t len,
+			  uint32_t seen, uint64_t now)
 {
 	struct sonde_conn_io w = {
 		.c = c,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 4, of the query lens: the connection state machine in the kernel. User memory is the server's
- * own buffer, found through the registers that the system call saved; a finished span goes to the
- * histograms, which are complete whatever the ring does, and then to the ring.
+ * Layer 4, of the query lens: the connection state machine in the kernel. User memory is the
+ * server's own buffer, found through the registers that the system call saved; a finished span goes
+ * to the histograms, which are complete whatever the ring does, and then to the ring.
  */
 #ifndef SONDE_BPF_CONN_H
 #define SONDE_BPF_CONN_H
@@ -20,18 +20,24 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SONDE_QUERY_COUNTER__MAX);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct sonde_query_counts);
 } query_counts SEC(".maps");
 
-static __always_inline void query_count(enum sonde_query_counter which, __u64 n)
+static __always_inline struct sonde_query_counts *query_counts_here(void)
 {
-	__u32 key = which;
-	__u64 *v = bpf_map_lookup_elem(&query_counts, &key);
+	__u32 zero = 0;
 
-	if (v)
-		__sync_fetch_and_add(v, n);
+	return bpf_map_lookup_elem(&query_counts, &zero);
+}
+
+static __always_inline void query_count(enum sonde_query_counter which)
+{
+	struct sonde_query_counts *n = query_counts_here();
+
+	if (n)
+		__sync_fetch_and_add(&n->v[which], 1);
 }
 
 static __always_inline void query_hist(__u32 row, __u64 ns)
@@ -88,24 +94,41 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 	t->seq = 0;
 }
 
-static __always_inline void conn_account(const struct sonde_ev_span *s, __u64 duration)
+/* Is this request SQL, so that a statement handler should see it? */
+static __always_inline bool conn_is_sql(const struct sonde_ev_span *s)
 {
-	query_count(SONDE_QUERY_SPANS, 1);
-	query_count(SONDE_QUERY_BYTES_IN, s->bytes_in);
-	query_count(SONDE_QUERY_BYTES_OUT, s->bytes_out);
-	if (s->command == (s->proto == SONDE_PROTO_MYSQL ? SONDE_MYSQL_QUERY : SONDE_API_SPHINXQL))
-		query_count(SONDE_QUERY_TEXT_SPANS, 1);
-	if (s->status == SONDE_SPAN_NO_REPLY) {
-		query_count(SONDE_QUERY_NO_REPLY, 1);
+	return s->command ==
+	       (s->proto == SONDE_PROTO_MYSQL ? SONDE_MYSQL_QUERY : SONDE_API_SPHINXQL);
+}
+
+static __always_inline void conn_count(struct sonde_conn *c)
+{
+	struct sonde_query_counts *n = query_counts_here();
+	const struct sonde_ev_span *s = &c->span;
+
+	if (!n)
 		return;
-	}
-	if (s->status == SONDE_SPAN_ABORTED) {
-		query_count(SONDE_QUERY_ABORTED, 1);
-		return;
-	}
+	__sync_fetch_and_add(&n->v[SONDE_QUERY_SPANS], 1);
+	__sync_fetch_and_add(&n->v[SONDE_QUERY_BYTES_IN], s->bytes_in);
+	__sync_fetch_and_add(&n->v[SONDE_QUERY_BYTES_OUT], s->bytes_out);
+	__sync_fetch_and_add(&n->v[SONDE_QUERY_RUNS], c->runs);
+	c->runs = 0;
+	if (conn_is_sql(s))
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_TEXT_SPANS], 1);
 	if (s->status == SONDE_SPAN_ERROR)
-		query_count(SONDE_QUERY_ERRORS, 1);
-	query_count(SONDE_QUERY_STATEMENTS, s->statements);
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_ERRORS], 1);
+	if (s->status == SONDE_SPAN_NO_REPLY)
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_NO_REPLY], 1);
+	else if (s->status == SONDE_SPAN_ABORTED)
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_ABORTED], 1);
+	else
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_STATEMENTS], s->statements);
+}
+
+static __always_inline void conn_measure(const struct sonde_ev_span *s, __u64 duration)
+{
+	if (s->status == SONDE_SPAN_NO_REPLY || s->status == SONDE_SPAN_ABORTED)
+		return;
 	query_hist(sonde_query_class(s->proto, s->command), duration);
 	if (!(s->flags & SONDE_SPAN_F_NO_WAIT))
 		query_hist(SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
@@ -121,13 +144,14 @@ static __always_inline void conn_env_emit(struct sonde_conn *c)
 
 	duration = s->last_ns > begin ? s->last_ns - begin : 0;
 	conn_collect(s);
-	conn_account(s, duration);
+	conn_count(c);
+	conn_measure(s, duration);
 	if (!cfg.span_events)
 		return;
 	/* A PREPARE is always told: without it an EXECUTE has no text. */
 	if (cfg.slower_than_ns && duration < cfg.slower_than_ns &&
 	    !(s->proto == SONDE_PROTO_MYSQL && s->command == SONDE_MYSQL_PREPARE)) {
-		query_count(SONDE_QUERY_SLOW_SKIPPED, 1);
+		query_count(SONDE_QUERY_SLOW_SKIPPED);
 		return;
 	}
 	if (n > SONDE_TEXT_BYTES)
@@ -190,8 +214,8 @@ static __always_inline void conn_first_iovec(struct sonde_conn_io *w, __u64 iov)
 
 /*
  * Where the bytes of a read or write of system call @nr are in user memory; @arg is its second
- * argument. What lies beyond the first iovec is not looked at; for a call that has no buffer (sendfile,
- * io_uring) w->seen stays 0.
+ * argument. What lies beyond the first iovec is not looked at; for a call that has no buffer
+ * (sendfile, io_uring) w->seen stays 0.
  */
 static __always_inline void conn_locate(struct sonde_conn_io *w, long nr, __u64 arg)
 {

@@ -58,6 +58,20 @@ static __always_inline bool gate_current(__u64 *id)
 	return gate_target(id) != NULL;
 }
 
+/*
+ * Is the current process target number @index? A return program that is linked through perf must ask: up
+ * to 6.12 the kernel runs it for every process that has a return probe on that function, whatever pid its
+ * link was made for (tests/vm/checks/25-attach.sh; entries are filtered everywhere). Let the cookie carry
+ * the index.
+ */
+static __always_inline bool gate_is_target(__u32 index)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct sonde_target_slot *slot = bpf_map_lookup_elem(&targets, &tgid);
+
+	return slot && slot->index == index;
+}
+
 /* For programs that run in any context (softirq): only whether sonde is recording. */
 static __always_inline bool gate_ready(void)
 {

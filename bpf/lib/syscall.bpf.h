@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 5, of the query lens: the same state machine fed by system calls, for kernels without the socket
- * tracepoints (before 6.3). Connections are known by (process, descriptor) instead of by socket, and
- * when data became ready is not known at all.
+ * Layer 5, of the query lens: the same state machine fed by system calls, for kernels without the
+ * socket tracepoints (before 6.3). Connections are known by (process, descriptor) instead of by
+ * socket, and when data became ready is not known at all.
  *
  * The invariant: an entry lives from accept (or the seeding) to close; a descriptor that was not
  * accepted by the target is never in the map, so its outgoing connections are not looked at.
@@ -38,7 +38,7 @@ struct {
 /* The system call that this thread is in. */
 struct sys_call {
 	__u64 key, arg; /* arg: the second argument, a buffer or an address */
-	__u32 nr;       /* NR + 1, 0: none that matters */
+	__u32 nr;	/* NR + 1, 0: none that matters */
 };
 
 struct {
@@ -94,9 +94,9 @@ static __always_inline void sys_enter(long nr, __u32 fd, __u64 arg)
 }
 
 /*
- * Calls of three arguments and more. A program that reads beyond a tracepoint's own arguments is refused
- * there (trace_event_get_offsets() in perf_event_set_bpf_prog()), so recvfrom's flags have a
- * program of their own.
+ * Calls of three arguments and more. A program that reads beyond a tracepoint's own arguments is
+ * refused there (trace_event_get_offsets() in perf_event_set_bpf_prog()), so recvfrom's flags have
+ * a program of their own.
  */
 SEC("?tracepoint/syscalls/sys_enter_read")
 int query_sys_enter(struct trace_event_raw_sys_enter *ctx)
@@ -139,7 +139,7 @@ static __always_inline void sys_moved(const struct sys_call *call, long nr, long
 
 	if (!c)
 		return;
-	query_count(SONDE_QUERY_RUNS, 2);
+	c->runs += 2;
 	if (ret <= 0) {
 		if (is_read(nr) && ret == 0)
 			conn_eof(c);
@@ -161,7 +161,8 @@ static __always_inline void sys_moved(const struct sys_call *call, long nr, long
 SEC("?tracepoint/syscalls/sys_exit_recvfrom")
 int query_sys_exit(struct trace_event_raw_sys_exit *ctx)
 {
-	struct sys_call *call = bpf_task_storage_get(&query_calls, bpf_get_current_task_btf(), 0, 0);
+	struct sys_call *call =
+		bpf_task_storage_get(&query_calls, bpf_get_current_task_btf(), 0, 0);
 	long nr, ret = ctx->ret;
 
 	if (!call || !call->nr)

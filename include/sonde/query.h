@@ -26,7 +26,7 @@ enum sonde_query_class {
 #define SONDE_QUERY_CLASS_ENUM(sym, name, proto, command) SONDE_QUERY_CLASS_##sym,
 	SONDE_QUERY_CLASSES(SONDE_QUERY_CLASS_ENUM)
 #undef SONDE_QUERY_CLASS_ENUM
-	SONDE_QUERY_CLASS__MAX
+		SONDE_QUERY_CLASS__MAX
 };
 
 /* Rows of the histogram map: latency by class, then wait and service of all. */
@@ -43,19 +43,24 @@ struct sonde_query_hist {
 };
 
 enum sonde_query_counter {
-	SONDE_QUERY_SPANS = 0, /* queries that ended, in whatever way                               */
-	SONDE_QUERY_ERRORS,    /* of them answered with an error                                    */
-	SONDE_QUERY_ABORTED,   /* of them without a complete answer                                 */
-	SONDE_QUERY_NO_REPLY,  /* of them that the protocol does not answer                         */
-	SONDE_QUERY_STATEMENTS, /* result sets in the answers                                       */
-	SONDE_QUERY_TEXT_SPANS, /* requests that are SQL: what a statement handler should see      */
+	SONDE_QUERY_SPANS = 0, /* queries that ended, in whatever way */
+	SONDE_QUERY_ERRORS,  /* of them answered with an error                                    */
+	SONDE_QUERY_ABORTED, /* of them without a complete answer                                 */
+	SONDE_QUERY_NO_REPLY,	/* of them that the protocol does not answer   */
+	SONDE_QUERY_STATEMENTS, /* result sets in the answers */
+	SONDE_QUERY_TEXT_SPANS, /* requests that are SQL: what a statement handler should see */
 	SONDE_QUERY_HANDLER_CALLS,
 	SONDE_QUERY_LOG_CALLS,
 	SONDE_QUERY_BYTES_IN,
 	SONDE_QUERY_BYTES_OUT,
-	SONDE_QUERY_SLOW_SKIPPED, /* spans not sent to the ring: faster than asked for              */
-	SONDE_QUERY_RUNS,	  /* reads, writes and arrivals on the target's connections         */
+	SONDE_QUERY_SLOW_SKIPPED, /* spans not sent to the ring: faster than asked for */
+	SONDE_QUERY_RUNS, /* reads, writes and arrivals on the target's connections         */
 	SONDE_QUERY_COUNTER__MAX
+};
+
+/* A CPU's counters. */
+struct sonde_query_counts {
+	sonde_u64 v[SONDE_QUERY_COUNTER__MAX];
 };
 
 /* Where a handler's figures are; arg < 0: not known. See struct sonde_handler_field. */
@@ -64,7 +69,8 @@ struct sonde_query_field {
 	sonde_u32 deref;
 };
 
-#define SONDE_QUERY_HANDLERS 16 /* slots: handlers of all targets' recipes                            */
+#define SONDE_QUERY_HANDLERS                                                                       \
+	16 /* slots: handlers of all targets' recipes                            */
 
 struct sonde_query_handler {
 	struct sonde_query_field index, wall_ms, wall_us, found;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What bytes on a connection are: recognisers for the protocols of search daemons, on a few bytes, pure,
- * with no loop, so that BPF programs and user space share them. A recogniser is asked only about the
- * first bytes of something (a packet, a connection), and says no when in doubt.
+ * What bytes on a connection are: recognisers for the protocols of search daemons, on a few bytes,
+ * pure, with no loop, so that BPF programs and user space share them. A recogniser is asked only
+ * about the first bytes of something (a packet, a connection), and says no when in doubt.
  *
  * MySQL ("SphinxQL"): a packet is u24 length (little-endian), u8 sequence, payload; a request has
- * sequence 0 and begins with its command. SphinxAPI: big-endian u16 command, u16 version, u32 length;
- * the reply's header is u16 status, u16 version, u32 length.
+ * sequence 0 and begins with its command. SphinxAPI: big-endian u16 command, u16 version, u32
+ * length; the reply's header is u16 status, u16 version, u32 length.
  */
 #ifndef SONDE_WIRE_H
 #define SONDE_WIRE_H
@@ -19,12 +19,13 @@
 
 #define SONDE_WIRE_INLINE static inline __attribute__((always_inline))
 
-#define SONDE_MYSQL_HEADER	4
-#define SONDE_MYSQL_MAX_PAYLOAD 0xffffffu /* a payload of this length goes on in the next packet      */
-#define SONDE_MYSQL_MORE	0x0008u	  /* status word: another result set follows                  */
-#define SONDE_MYSQL_CAP_SSL	0x0800u
+#define SONDE_MYSQL_HEADER 4
+#define SONDE_MYSQL_MAX_PAYLOAD                                                                    \
+	0xffffffu /* a payload of this length goes on in the next packet      */
+#define SONDE_MYSQL_MORE	 0x0008u /* status word: another result set follows                  */
+#define SONDE_MYSQL_CAP_SSL	 0x0800u
 #define SONDE_MYSQL_CAP_COMPRESS 0x0020u
-#define SONDE_MYSQL_CAP_ZSTD	(1u << 26)
+#define SONDE_MYSQL_CAP_ZSTD	 (1u << 26)
 
 enum sonde_mysql_command {
 	SONDE_MYSQL_QUIT = 0x01,
@@ -45,13 +46,15 @@ enum sonde_mysql_command {
 	SONDE_MYSQL_COMMAND_MAX = 0x1f,
 };
 
-#define SONDE_API_HEADER      8
-#define SONDE_API_MAX_BODY    (128u << 20) /* Manticore's own limit                                   */
-#define SONDE_API_COMMANDS    22	   /* numbers below this are commands (Manticore 2026)        */
-#define SONDE_API_SEARCH      0
-#define SONDE_API_PERSIST     4
-#define SONDE_API_SPHINXQL    8
-#define SONDE_API_IN_PROGRESS 4 /* reply status: a heartbeat, the reply proper is still to come       */
+#define SONDE_API_HEADER 8
+#define SONDE_API_MAX_BODY                                                                         \
+	(128u << 20)	      /* Manticore's own limit                                   */
+#define SONDE_API_COMMANDS 22 /* numbers below this are commands (Manticore 2026)        */
+#define SONDE_API_SEARCH   0
+#define SONDE_API_PERSIST  4
+#define SONDE_API_SPHINXQL 8
+#define SONDE_API_IN_PROGRESS                                                                      \
+	4 /* reply status: a heartbeat, the reply proper is still to come       */
 
 SONDE_WIRE_INLINE sonde_u32 sonde_wire_le24(const sonde_u8 *p)
 {
@@ -70,7 +73,8 @@ SONDE_WIRE_INLINE sonde_u32 sonde_wire_be16(const sonde_u8 *p)
 
 SONDE_WIRE_INLINE sonde_u32 sonde_wire_be32(const sonde_u8 *p)
 {
-	return (sonde_u32)p[0] << 24 | (sonde_u32)p[1] << 16 | (sonde_u32)p[2] << 8 | (sonde_u32)p[3];
+	return (sonde_u32)p[0] << 24 | (sonde_u32)p[1] << 16 | (sonde_u32)p[2] << 8 |
+	       (sonde_u32)p[3];
 }
 
 /* Is @command one that a MySQL client may send? */
@@ -93,8 +97,8 @@ SONDE_WIRE_INLINE bool sonde_mysql_is_request_header(const sonde_u8 *p)
 }
 
 /*
- * A server's first packet: protocol 10 and a version that begins with a digit; or an error ("too many
- * connections"), which comes in its place. @n bytes at @p, at least 6.
+ * A server's first packet: protocol 10 and a version that begins with a digit; or an error ("too
+ * many connections"), which comes in its place. @n bytes at @p, at least 6.
  */
 SONDE_WIRE_INLINE bool sonde_mysql_is_greeting(const sonde_u8 *p, sonde_u32 n)
 {
@@ -113,10 +117,16 @@ SONDE_WIRE_INLINE bool sonde_api_is_handshake(const sonde_u8 *p)
 	return p[0] == 0 && p[1] == 0 && p[2] == 0 && (p[3] == 1 || p[3] == 2);
 }
 
-/* Header of a request: a known command, version 1.x, a length that servers accept. 8 bytes. */
+/*
+ * Header of a request: a known command, version 1.x, a length that servers accept. 8 bytes. PERSIST,
+ * which clients send first on a connection they keep, has version 0.
+ */
 SONDE_WIRE_INLINE bool sonde_api_is_request(const sonde_u8 *p)
 {
-	return sonde_wire_be16(p) < SONDE_API_COMMANDS && p[2] == 1 &&
+	sonde_u16 command = sonde_wire_be16(p);
+
+	return command < SONDE_API_COMMANDS &&
+	       (p[2] == 1 || (command == SONDE_API_PERSIST && !p[2] && !p[3])) &&
 	       sonde_wire_be32(p + 4) <= SONDE_API_MAX_BODY;
 }
 
@@ -148,18 +158,18 @@ SONDE_WIRE_INLINE bool sonde_wire_is_http(const sonde_u8 *p)
 
 /*
  * What a connection that was open before attach speaks, from the first bytes of what looks like a
- * request: @have bytes at @p (4 or more). The two protocols exclude each other: read as MySQL, a
- * SphinxAPI header has a sequence number, or command 0 (bodies below 16 MiB).
+ * request: @have bytes at @p (4 or more). Read as MySQL, a SphinxAPI header has a sequence number
+ * or command 0, unless its version ends in 00 and its body has 16 MiB or more: called MySQL here.
  */
 SONDE_WIRE_INLINE enum sonde_proto sonde_wire_guess(const sonde_u8 *p, sonde_u32 have)
 {
+	bool header = sonde_mysql_is_request_header(p);
+
+	if (header && (have == SONDE_MYSQL_HEADER || sonde_mysql_is_command(p[4])))
+		return SONDE_PROTO_MYSQL;
 	if (have >= SONDE_API_HEADER && sonde_api_is_request(p))
 		return SONDE_PROTO_SPHINXAPI;
-	if (!sonde_mysql_is_request_header(p))
-		return SONDE_PROTO_UNKNOWN;
-	if (have > SONDE_MYSQL_HEADER && !sonde_mysql_is_command(p[4]))
-		return SONDE_PROTO_UNKNOWN;
-	return SONDE_PROTO_MYSQL;
+	return SONDE_PROTO_UNKNOWN;
 }
 
 enum sonde_mysql_packet {
@@ -173,7 +183,7 @@ enum sonde_mysql_packet {
 
 /* The first packet of a response, by its length and first payload bytes. */
 SONDE_WIRE_INLINE enum sonde_mysql_packet sonde_mysql_first_packet(const sonde_u8 *payload,
-								    sonde_u32 len)
+								   sonde_u32 len)
 {
 	switch (payload[0]) {
 	case 0x00:
@@ -194,7 +204,7 @@ SONDE_WIRE_INLINE enum sonde_mysql_packet sonde_mysql_first_packet(const sonde_u
  * length, and a row that begins with `fe` holds a value of 16 MiB, so it fills its packet.
  */
 SONDE_WIRE_INLINE enum sonde_mysql_packet sonde_mysql_row_packet(const sonde_u8 *payload,
-								  sonde_u32 len)
+								 sonde_u32 len)
 {
 	if (payload[0] == 0xfe && len < SONDE_MYSQL_MAX_PAYLOAD)
 		return SONDE_MYSQL_P_EOF;
@@ -224,7 +234,8 @@ SONDE_WIRE_INLINE sonde_u32 sonde_mysql_lenenc_size(sonde_u8 first)
  * The status word of an OK packet (also one with header `fe`) or of an EOF packet; @len bytes of
  * payload of which the first @have are at @payload. 0 where it lies beyond them: no MORE_RESULTS.
  */
-SONDE_WIRE_INLINE sonde_u32 sonde_mysql_status(const sonde_u8 *payload, sonde_u32 len, sonde_u32 have)
+SONDE_WIRE_INLINE sonde_u32 sonde_mysql_status(const sonde_u8 *payload, sonde_u32 len,
+					       sonde_u32 have)
 {
 	sonde_u32 at;
 
@@ -247,7 +258,8 @@ SONDE_WIRE_INLINE bool sonde_mysql_tail_is_eof(const sonde_u8 *p)
 	return sonde_wire_le24(p) == 5 && p[4] == 0xfe;
 }
 
-/* The same for an OK packet in place of EOF (DEPRECATE_EOF), no rows affected, no text; 11 bytes. */
+/* The same for an OK packet in place of EOF (DEPRECATE_EOF), no rows affected, no text; 11 bytes.
+ */
 SONDE_WIRE_INLINE bool sonde_mysql_tail_is_ok(const sonde_u8 *p)
 {
 	return sonde_wire_le24(p) == 7 && p[4] == 0xfe && p[5] == 0 && p[6] == 0;

@@ -10,6 +10,7 @@
  *
  * SONDE_FORCE_LINK chooses the kind of link.
  */
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@
 
 extern const struct sonde_lens sonde_lens_alloc;
 
-#define BEAT_NS (60 * SONDE_NS_PER_SEC) /* a test waits on its target, not on this */
+#define BEAT_NS (20 * SONDE_NS_PER_SEC) /* beaten every second, also on a crowded machine */
 
 struct run {
 	struct sonde_target_list targets;
@@ -93,7 +94,8 @@ static int attach(struct run *r)
 	int err = sonde_engine_target_add(r->engine, (uint32_t)r->targets.t[0].pid, 0);
 
 	err = err ? err : sonde_engine_attach(r->engine, &r->plan, -1, BEAT_NS, 0, NULL);
-	return err ? err : sonde_engine_activate(r->engine);
+	err = err ? err : sonde_engine_activate(r->engine);
+	return err || r->empty ? err : r->ctx.lens->start(&r->ctx);
 }
 
 static void print_links(const struct run *r)
@@ -115,9 +117,21 @@ static int print_drops(struct run *r)
 	return err;
 }
 
+/* Until a line comes; the guard child needs its heartbeat meanwhile. */
+static int wait_line(struct run *r)
+{
+	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+
+	while (poll(&in, 1, 1000) == 0) {
+		if (!sonde_engine_guard_alive(r->engine))
+			return sonde_err(ETIME, "the guard let go of the target");
+		sonde_engine_beat(r->engine);
+	}
+	return sonde_engine_guard_alive(r->engine) ? 0 : sonde_err(ETIME, "the guard is gone");
+}
+
 static int observe(struct run *r)
 {
-	char line[16];
 	int err = load(r);
 
 	err = err ? err : attach(r);
@@ -125,9 +139,8 @@ static int observe(struct run *r)
 		return err;
 	printf("attached\n");
 	fflush(stdout);
-	if (!fgets(line, sizeof(line), stdin))
-		return -EIO;
-	err = sonde_engine_pause(r->engine);
+	err = wait_line(r);
+	err = err ? err : sonde_engine_pause(r->engine);
 	print_links(r);
 	if (!err && !r->empty)
 		err = r->ctx.lens->tick(&r->ctx, sonde_mono_ns());

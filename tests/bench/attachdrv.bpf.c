@@ -51,7 +51,9 @@ int drv_entry(struct pt_regs *ctx)
 SEC("?uprobe")
 int drv_return(struct pt_regs *ctx)
 {
-	return add_ours(SLOT_RETURN + (bpf_get_attach_cookie(ctx) & 15));
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+
+	return gate_is_target(cookie >> 4) ? add_ours(SLOT_RETURN + (cookie & 15)) : 0;
 }
 
 SEC("?uprobe")

@@ -252,6 +252,44 @@ static int scenario_killed(const char *family)
 	return 0;
 }
 
+/* Attach and detach without end, for somebody to kill in the middle of either. */
+static __attribute__((noreturn)) void churn_main(const struct target *t, const char *family)
+{
+	struct observer o = {};
+
+	add_uprobe(&o.hooks, "pair", t, 1, (const void *)target_pair, 0, true);
+	add_uprobe(&o.hooks, "slid", t, 1, (const void *)target_slid, TARGET_SLIDE, false);
+	if (observe(&o, family, t, 1))
+		_exit(1);
+	while (!sonde_engine_attach(o.engine, &o.plan, -1, SONDE_NS_PER_SEC * 60, 0, NULL))
+		sonde_engine_detach(o.engine, -1, NULL);
+	_exit(1);
+}
+
+/* Killed at 20 moments, 11 ms apart, in a loop of attach and detach. */
+static int scenario_churn(const char *family)
+{
+	struct target t = target_start();
+	struct pollfd none = {.fd = -1};
+
+	for (int i = 0; i < 20; i++) {
+		pid_t pid = fork();
+		bool was_killed;
+		int status;
+
+		if (!pid)
+			churn_main(&t, family);
+		poll(&none, 1, 150 + i * 11);
+		kill(pid, SIGKILL);
+		waitpid(pid, &status, 0);
+		was_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+		check(was_killed && await_clean(&t), "killed after %d ms: no probe", 150 + i * 11);
+	}
+	check(tell(&t, "go", 10) == 0, "the target runs on");
+	target_stop(&t);
+	return 0;
+}
+
 static int scenario_stopped(const char *family)
 {
 	struct target t = target_start();
@@ -338,11 +376,12 @@ static const struct {
 	const char *name;
 	int (*run)(const char *family);
 } scenarios[] = {
-	{"counts", scenario_counts},	 {"two", scenario_two},
-	{"kernel", scenario_kernel},	 {"refused", scenario_refused},
-	{"stats", scenario_stats},	 {"killed", scenario_killed},
-	{"stopped", scenario_stopped},	 {"deadline", scenario_deadline},
-	{"features", scenario_features}, {"calibrate", scenario_calibrate},
+	{"counts", scenario_counts},	   {"two", scenario_two},
+	{"kernel", scenario_kernel},	   {"refused", scenario_refused},
+	{"stats", scenario_stats},	   {"killed", scenario_killed},
+	{"stopped", scenario_stopped},	   {"churn", scenario_churn},
+	{"deadline", scenario_deadline},   {"features", scenario_features},
+	{"calibrate", scenario_calibrate},
 };
 
 int main(int argc, char **argv)

@@ -124,6 +124,22 @@ leaks() { dmesg | grep -c 'leaking uprobe' || true; }
 	[ "$(leaks)" = "$before" ]
 }
 
+@test "SIGKILL at 20 moments of attach and detach leaves no probe: multi" {
+	needs uprobe_multi
+	local before
+	before=$(leaks)
+	drive churn multi
+	[ "$(leaks)" = "$before" ]
+}
+
+@test "SIGKILL at 20 moments of attach and detach leaves no probe: perf" {
+	needs perf_uprobe
+	local before
+	before=$(leaks)
+	drive churn perf
+	[ "$(leaks)" = "$before" ]
+}
+
 @test "sonde and its guard stopped: no probe outlives the deadline: session" {
 	needs uprobe_session
 	drive stopped session

@@ -3,15 +3,19 @@
  * A program that allocates and says exactly what it did. Phases wait for a line on stdin, so that an
  * observer can attach before; between "ready" and "done" nothing is allocated but what is told.
  *
- *     allocwork calls N       N calls of each function, sizes known:  truth NAME CALLS BYTES FAILED
+ *     allocwork calls N       N calls of each function, sizes known:  truth|NAME|CALLS|BYTES|FAILED
+ *                             (ALLOCWORK_NO_PVALLOC=1: without pvalloc, which jemalloc leaves to glibc)
  *     allocwork throw N       N calls of operator new that fail with bad_alloc, N that do not
  *     allocwork churn OPS     OPS operations by 8 threads, each freeing what others allocated; says by
  *                             how much mallinfo2's live bytes changed:  live BYTES
+ *     allocwork older N       gives back N blocks that it got before "ready":  live|BYTES
+ *     allocwork fault N       N calls of free with an address that is not mapped
  *     allocwork loop          malloc and free pairs until stdin says so (for detach tests)
  */
 #include <atomic>
 #include <cerrno>
-#include <climits>
+#include <csetjmp>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +24,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static char in_buffer[4096], out_buffer[16384];
@@ -39,6 +44,8 @@ template <class T> static T *opaque(T *p)
 	asm volatile("" : "+r"(p) : : "memory");
 	return p;
 }
+
+static bool with_pvalloc;
 
 struct truth {
 	const char *name;
@@ -105,7 +112,8 @@ static void c_functions(unsigned i)
 	err = posix_memalign(&q, 256, n);
 	release(count(POSIX, n, err ? nullptr : q));
 	release(count(VALLOC, n, valloc(n)));
-	release(count(PVALLOC, n, pvalloc(n)));
+	if (with_pvalloc)
+		release(count(PVALLOC, n, pvalloc(n)));
 	release(nullptr);
 }
 
@@ -279,10 +287,49 @@ static void churn(uint64_t ops)
 	wait_line();
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
-	printf("live %lld %lld\n", (long long)(live() - before), (long long)live());
+	printf("live|%lld|%lld\n", (long long)(live() - before), (long long)live());
 	printf("done\n");
 	wait_line();
 	_exit(0);
+}
+
+static void older(unsigned n)
+{
+	static void *blocks[100000];
+	int64_t before;
+
+	n = n > 100000 ? 100000 : n;
+	for (unsigned i = 0; i < n; i++)
+		blocks[i] = opaque(malloc(size_of(i)));
+	before = live();
+	printf("ready %d\n", getpid());
+	wait_line();
+	for (unsigned i = 0; i < n; i++)
+		free(blocks[i]);
+	printf("live|%lld|%lld\ndone\n", (long long)(live() - before), (long long)live());
+	wait_line();
+	_exit(0);
+}
+
+static sigjmp_buf after_fault;
+
+static void on_fault(int)
+{
+	siglongjmp(after_fault, 1);
+}
+
+/* free reads the word before the pointer first of all, and holds nothing yet. */
+static void faults(unsigned n)
+{
+	char *hole = static_cast<char *>(
+		mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	volatile unsigned i;
+
+	signal(SIGSEGV, on_fault);
+	for (i = 0; i < n; i++)
+		if (!sigsetjmp(after_fault, 1))
+			free(opaque(hole + 4096));
+	printf("truth|free|%u|0|0\n", n);
 }
 
 static void loop(void)
@@ -301,11 +348,14 @@ int main(int argc, char **argv)
 	setvbuf(stdin, in_buffer, _IOFBF, sizeof(in_buffer));
 	setvbuf(stdout, out_buffer, _IOFBF, sizeof(out_buffer));
 	if (argc < 2) {
-		fprintf(stderr, "usage: allocwork calls|throw|churn|loop N\n");
+		fprintf(stderr, "usage: allocwork calls|throw|churn|older|fault|loop N\n");
 		return 2;
 	}
+	with_pvalloc = !getenv("ALLOCWORK_NO_PVALLOC");
 	if (!strcmp(argv[1], "churn"))
 		churn(n);
+	if (!strcmp(argv[1], "older"))
+		older((unsigned)n);
 	printf("ready %d\n", getpid());
 	fflush(stdout);
 	if (!strcmp(argv[1], "loop"))
@@ -313,6 +363,8 @@ int main(int argc, char **argv)
 	wait_line();
 	if (!strcmp(argv[1], "calls"))
 		calls((unsigned)n);
+	else if (!strcmp(argv[1], "fault"))
+		faults((unsigned)n);
 	else
 		throws((unsigned)n);
 	printf("done\n");

@@ -17,7 +17,6 @@
 #include "attach/prog.h"
 #include "attach/tracefs.h"
 #include "core/clock.h"
-#include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
 
@@ -120,22 +119,37 @@ static enum sonde_link_kind entry_of(enum sonde_link_kind kind)
 	return SONDE_LINK_NONE;
 }
 
-static int calibrate_uprobe(const struct sonde_calib_child *c, enum sonde_link_kind kind,
-			    struct sonde_calibration *out)
+/*
+ * The child ends before its links are closed: with no process left that has the breakpoints,
+ * closing has nothing to undo that a signal could interrupt (guard.c).
+ */
+static int measure_uprobe(enum sonde_link_kind kind, enum sonde_link_kind entry,
+			  double ns[INSN_KINDS])
+{
+	sonde_autoclose int prog = sonde_prog_empty(kind, NULL);
+	struct sonde_calib_child c;
+	struct links l = {};
+	int err = prog < 0 ? prog : sonde_calib_start(&c);
+
+	if (err)
+		return err;
+	if (entry)
+		err = link_uprobes(&l, entry, prog, c.pid);
+	if (!err)
+		err = link_uprobes(&l, kind, prog, c.pid);
+	if (!err)
+		err = measure_calls(&c, ns);
+	sonde_calib_stop(&c);
+	close_links(&l);
+	return err;
+}
+
+static int calibrate_uprobe(enum sonde_link_kind kind, struct sonde_calibration *out)
 {
 	enum sonde_link_kind entry = entry_of(kind);
-	sonde_autoclose int prog = sonde_prog_empty(kind, NULL);
-	struct links l = {};
 	double ns[INSN_KINDS];
-	int err = prog < 0 ? prog : 0;
+	int err = measure_uprobe(kind, entry, ns);
 
-	if (!err && entry)
-		err = link_uprobes(&l, entry, prog, c->pid);
-	if (!err)
-		err = link_uprobes(&l, kind, prog, c->pid);
-	if (!err)
-		err = measure_calls(c, ns);
-	close_links(&l);
 	for (int i = 0; !err && i < INSN_KINDS; i++) {
 		/* What a return adds has nothing to do with the instruction at the entry; the
 		 * difference of two large figures would be noise. */
@@ -169,8 +183,7 @@ static int rounds(const struct sonde_calib_child *c, enum sonde_link_kind kind, 
 	return err;
 }
 
-static int calibrate_kernel(const struct sonde_calib_child *c, enum sonde_link_kind kind,
-			    struct sonde_calibration *out)
+static int measure_kernel(const struct sonde_calib_child *c, enum sonde_link_kind kind, double *ns)
 {
 	const char *event = kernel_work[kind].event;
 	sonde_autoclose int prog = sonde_prog_empty(kind, event);
@@ -198,12 +211,23 @@ static int calibrate_kernel(const struct sonde_calib_child *c, enum sonde_link_k
 	close_links(&l);
 	if (!err)
 		err = rounds(c, kind, &without);
+	*ns = with > without + LEAST_NS ? with - without : LEAST_NS;
+	return err;
+}
+
+static int calibrate_kernel(enum sonde_link_kind kind, struct sonde_calibration *out)
+{
+	struct sonde_calib_child c;
+	double ns;
+	int err = sonde_calib_start(&c);
+
 	if (err)
 		return err;
-	with = with > without + LEAST_NS ? with - without : LEAST_NS;
-	for (int i = 0; i < INSN_KINDS; i++)
-		out->hit_ns[kind][i] = with;
-	return 0;
+	err = measure_kernel(&c, kind, &ns);
+	sonde_calib_stop(&c);
+	for (int i = 0; !err && i < INSN_KINDS; i++)
+		out->hit_ns[kind][i] = ns;
+	return err;
 }
 
 /* Kinds to measure: what the plan uses, and the entry side of each return side. */
@@ -231,28 +255,22 @@ static void wanted_kinds(const struct sonde_plan *plan, bool want[SONDE_LINK__MA
 int sonde_calibrate(const struct sonde_plan *plan, struct sonde_calibration *out)
 {
 	struct sonde_calibration c = {};
-	struct sonde_calib_child child;
 	bool want[SONDE_LINK__MAX] = {};
 	uint64_t begin = sonde_mono_ns();
-	int err;
 
 	wanted_kinds(plan, want);
-	err = sonde_calib_start(&child);
-	if (err)
-		return sonde_err(err, "cannot start the calibration child: %s", strerror(-err));
 	/* In the order of the enum an entry kind comes before its return kind. */
 	for (int k = 1; k < SONDE_LINK__MAX; k++) {
 		enum sonde_link_kind kind = (enum sonde_link_kind)k;
+		int err = 0;
 
-		if (!want[k])
-			continue;
-		err = sonde_link_is_uprobe(kind) ? calibrate_uprobe(&child, kind, &c)
-						 : calibrate_kernel(&child, kind, &c);
+		if (want[k])
+			err = sonde_link_is_uprobe(kind) ? calibrate_uprobe(kind, &c)
+							 : calibrate_kernel(kind, &c);
 		if (err)
 			sonde_warn("the cost of %s could not be measured: %s",
 				   sonde_link_kind_name(kind), strerror(-err));
 	}
-	sonde_calib_stop(&child);
 	c.took_ns = sonde_mono_ns() - begin;
 	*out = c;
 	return 0;

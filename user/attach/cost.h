@@ -21,8 +21,8 @@ struct sonde_calibration {
 
 /*
  * Calibrate the link kinds that @plan uses (all available ones for NULL). Measures about 20 ms a kind;
- * taking the probes off again takes the kernel as long or longer. 0, or -errno (logged) when it could not
- * begin; a kind that could not be measured is warned of and stays 0.
+ * taking the probes off again takes the kernel as long or longer. 0; a kind that could not be measured is
+ * warned of and stays 0.
  */
 struct sonde_plan;
 int sonde_calibrate(const struct sonde_plan *plan, struct sonde_calibration *out);

@@ -125,17 +125,22 @@ int sonde_engine_prog_cost(struct sonde_engine *e, int lens, struct sonde_prog_c
 	return 0;
 }
 
-static uint64_t memlock_of(int fd)
+static uint64_t memlock_of(const struct bpf_map *map)
 {
 	sonde_autofree char *text = NULL;
 	unsigned long bytes = 0;
+	int fd = bpf_map__fd(map);
 	const char *row;
 
 	if (fd < 0 || sonde_read_filef(&text, NULL, "/proc/self/fdinfo/%d", fd))
 		return 0;
 	row = strstr(text, "memlock:");
 	if (!row || sscanf(row, "memlock: %lu", &bytes) != 1)
-		return 0;
+		bytes = 0;
+	/* Before 6.4, 90a5527d7686 ("bpf: add new map ops ->map_mem_usage"), fdinfo computed it from the
+	 * size of a value, of which a ring has none. */
+	if (bpf_map__type(map) == BPF_MAP_TYPE_RINGBUF && bytes < bpf_map__max_entries(map))
+		bytes = bpf_map__max_entries(map);
 	return bytes;
 }
 
@@ -146,7 +151,7 @@ static uint64_t object_bytes(struct bpf_object *obj, bool shared)
 
 	bpf_object__for_each_map(map,
 				 obj) if (shared || !sonde_engine_map_is_shared(bpf_map__name(map)))
-		sum += memlock_of(bpf_map__fd(map));
+		sum += memlock_of(map);
 	return sum;
 }
 

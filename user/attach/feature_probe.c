@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/mman.h>
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 
@@ -124,17 +125,11 @@ int sonde_probe_TRACEFS(void)
 	return take(sonde_tracefs_open());
 }
 
-/* A function of our own to put a probe on; called by nobody. */
-static __attribute__((noinline, used)) void probe_here(void)
+/* A request for a uprobe at the beginning of @path. */
+static int try_uprobe(enum sonde_link_kind kind, const char *path, pid_t pid)
 {
-	__asm__ volatile("nop");
-}
-
-/* A request for a uprobe at probe_here in ourselves. */
-static int uprobe_self(enum sonde_link_kind kind, const char *path, pid_t pid)
-{
+	static const uint64_t offset, cookie = 1;
 	sonde_autoclose int prog = sonde_prog_empty(kind, NULL);
-	uint64_t offset = 0, cookie = 1;
 	struct sonde_link_request req = {
 		.kind = kind,
 		.prog_fd = prog,
@@ -144,17 +139,21 @@ static int uprobe_self(enum sonde_link_kind kind, const char *path, pid_t pid)
 		.cookies = &cookie,
 		.n = 1,
 	};
-	int err;
 
-	if (prog < 0)
-		return prog;
-	err = sonde_self_offset((const void *)probe_here, &offset);
-	return err ? err : sonde_link_create(&req);
+	return prog < 0 ? prog : sonde_link_create(&req);
 }
 
+/* In a file that nobody maps: no process gets a breakpoint, so there is none to be left behind if
+ * we are killed just then. */
 int sonde_probe_PERF_UPROBE(void)
 {
-	return take(uprobe_self(SONDE_LINK_UPROBE_PERF, "/proc/self/exe", getpid()));
+	sonde_autoclose int file = memfd_create("sonde-probe", MFD_CLOEXEC);
+	char path[64];
+
+	if (file < 0 || ftruncate(file, sysconf(_SC_PAGESIZE)))
+		return -errno;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	return take(try_uprobe(SONDE_LINK_UPROBE_PERF, path, getpid()));
 }
 
 /*
@@ -164,13 +163,13 @@ int sonde_probe_PERF_UPROBE(void)
  */
 static int multi_known(enum sonde_link_kind kind)
 {
-	int err = uprobe_self(kind, "/", 0);
+	int err = try_uprobe(kind, "/", 0);
 
 	if (err == -EPERM)
 		return err;
 	if (err != -EBADF)
 		return take(err) ? -EOPNOTSUPP : -EPROTO;
-	err = uprobe_self(kind, "/", -1);
+	err = try_uprobe(kind, "/", -1);
 	return err == -EINVAL ? 0 : -EOPNOTSUPP;
 }
 

@@ -6,7 +6,8 @@
  * runs for every thread of the process, those started later included, and for no other process (the
  * kernel's uprobe_perf_filter() compares mm; tests/bpf/attach.bats counts it on a multi-threaded
  * target beside a twin process of the same file). So the plain pid is the right filter, and nobody
- * else traps.
+ * else traps. Returns are not filtered up to 6.12: with two targets of one file each one's return
+ * programs run for both, so they must look whose it is (gate_is_target() in bpf/lib/filter.bpf.h).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
 #include "attach/plan.h"
@@ -249,6 +250,20 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	return err;
 }
 
+static int alloc_start(struct sonde_lens_ctx *ctx)
+{
+	struct alloc_state *s = ctx->priv;
+	const uint32_t zero = 0, one = 1;
+	struct bpf_map *map;
+
+	if (!s->rows)
+		return 0;
+	map = bpf_object__find_map_by_name(ctx->obj, ".bss");
+	if (!map || bpf_map_update_elem(bpf_map__fd(map), &zero, &one, BPF_ANY))
+		return sonde_err(errno, "alloc: cannot start counting: %s", strerror(errno));
+	return 0;
+}
+
 static int alloc_retarget(struct sonde_lens_ctx *ctx)
 {
 	learn_plan(ctx);
@@ -435,6 +450,7 @@ const struct sonde_lens sonde_lens_alloc = {
 	.hooks = alloc_hooks,
 	.configure = alloc_configure,
 	.init = alloc_init,
+	.start = alloc_start,
 	.retarget = alloc_retarget,
 	.tick = alloc_tick,
 	.hits = alloc_hits,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The query lens: a span for every query, from the socket. Counts and latencies are made in the kernel
- * and read here at each tick, so they are complete even where spans were dropped or filtered; spans
- * are decoded as they come.
+ * The query lens: a span for every query, from the socket. Counts and latencies are made in the
+ * kernel and read here at each tick, so they are complete even where spans were dropped or
+ * filtered; spans are decoded as they come.
  *
  * The invariant: the sum of the latency classes is every query that was answered.
  */
@@ -58,9 +58,9 @@ static const struct {
 	size_t metric;
 	enum sonde_query_counter counter;
 } counted[] = {
-	{M_SPANS, SONDE_QUERY_SPANS},	    {M_ERRORS, SONDE_QUERY_ERRORS},
-	{M_ABORTED, SONDE_QUERY_ABORTED},   {M_NO_REPLY, SONDE_QUERY_NO_REPLY},
-	{M_BYTES_IN, SONDE_QUERY_BYTES_IN}, {M_BYTES_OUT, SONDE_QUERY_BYTES_OUT},
+	{M_SPANS, SONDE_QUERY_SPANS},		{M_ERRORS, SONDE_QUERY_ERRORS},
+	{M_ABORTED, SONDE_QUERY_ABORTED},	{M_NO_REPLY, SONDE_QUERY_NO_REPLY},
+	{M_BYTES_IN, SONDE_QUERY_BYTES_IN},	{M_BYTES_OUT, SONDE_QUERY_BYTES_OUT},
 	{M_STATEMENTS, SONDE_QUERY_STATEMENTS},
 };
 
@@ -132,7 +132,8 @@ static int query_init(struct sonde_lens_ctx *ctx)
 	st->percpu = calloc(st->n_cpus > 0 ? (size_t)st->n_cpus : 1, sizeof(*st->percpu));
 	if (st->counts_fd < 0 || st->n_cpus < 1)
 		err = sonde_err(EINVAL, "query: the BPF object lacks its maps; rebuild sonde");
-	else if (!st->before || !st->percpu || sonde_hist_init(&st->delta) || sonde_hist_init(&st->all))
+	else if (!st->before || !st->percpu || sonde_hist_init(&st->delta) ||
+		 sonde_hist_init(&st->all))
 		err = sonde_err(ENOMEM, "query: no memory for the lens");
 	else
 		err = map_hists(st, ctx->obj);
@@ -202,14 +203,14 @@ static int push_hists(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 
 static int read_counts(struct query_state *st)
 {
-	for (uint32_t i = 0; i < SONDE_QUERY_COUNTER__MAX; i++) {
-		uint64_t sum = 0;
+	uint32_t zero = 0;
 
-		if (bpf_map_lookup_elem(st->counts_fd, &i, st->percpu))
-			return sonde_err(errno, "query: cannot read the counters: %s", strerror(errno));
+	if (bpf_map_lookup_elem(st->counts_fd, &zero, st->percpu))
+		return sonde_err(errno, "query: cannot read the counters: %s", strerror(errno));
+	for (size_t i = 0; i < SONDE_QUERY_COUNTER__MAX; i++) {
+		st->counts[i] = 0;
 		for (int c = 0; c < st->n_cpus; c++)
-			sum += st->percpu[c];
-		st->counts[i] = sum;
+			st->counts[i] += st->percpu[c].v[i];
 	}
 	return 0;
 }
@@ -223,8 +224,8 @@ static int check_handler(struct sonde_lens_ctx *ctx)
 	struct query_state *st = ctx->priv;
 	uint64_t calls = st->counts[SONDE_QUERY_HANDLER_CALLS];
 	uint64_t spans = st->counts[SONDE_QUERY_TEXT_SPANS];
-	uint64_t most = calls > spans ? calls : spans, apart = calls > spans ? calls - spans
-									    : spans - calls;
+	uint64_t most = calls > spans ? calls : spans,
+		 apart = calls > spans ? calls - spans : spans - calls;
 	char what[160];
 
 	if (!st->execute_seen || most < 1000 || apart < 16 || apart * 1000 <= most) {
@@ -236,9 +237,10 @@ static int check_handler(struct sonde_lens_ctx *ctx)
 	snprintf(what, sizeof(what),
 		 "the statement handler ran %llu times but %llu queries were seen on sockets",
 		 (unsigned long long)calls, (unsigned long long)spans);
-	return sonde_lens_note(ctx, SONDE_NOTE_DEGRADED, what,
-			       calls > spans ? "encrypted or unknown connections have no spans: see the drops"
-					     : "the recipe may not fit this build of the daemon");
+	return sonde_lens_note(
+		ctx, SONDE_NOTE_DEGRADED, what,
+		calls > spans ? "encrypted or unknown connections have no spans: see the drops"
+			      : "the recipe may not fit this build of the daemon");
 }
 
 static int query_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
@@ -294,8 +296,9 @@ const struct sonde_lens sonde_lens_query = {
 	.name = "query",
 	.summary = "a span for every query: wait, service, sending; by protocol and command",
 	.overhead = "about 1 us a query; nothing for other processes' sockets but a look-up",
-	.blind_spots = "encrypted or compressed connections, HTTP, text sent or read by io_uring and "
-		       "sendfile, times inside the network card and the client",
+	.blind_spots =
+		"encrypted or compressed connections, HTTP, text sent or read by io_uring and "
+		"sendfile, times inside the network card and the client",
 	.metrics = metrics,
 	.n_metrics = SONDE_ARRAY_SIZE(metrics),
 	.hists = hists,

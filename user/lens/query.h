@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Inside the query lens: what the request's bytes say. Pure functions on bytes that a stranger sent:
- * nothing here trusts a length, and every result is bounded by the caller's buffer.
+ * Inside the query lens: what the request's bytes say. Pure functions on bytes that a stranger
+ * sent: nothing here trusts a length, and every result is bounded by the caller's buffer.
  */
 #ifndef SONDE_LENS_QUERY_H
 #define SONDE_LENS_QUERY_H

@@ -272,7 +272,8 @@ static bool fold_union(struct fold *f, size_t select)
 
 	if (!n || !match(f, f->in, word))
 		return false;
-	while (match(f, end, word) && end + skip + n <= f->n && !memcmp(f->s + end + skip, body, n) &&
+	while (match(f, end, word) && end + skip + n <= f->n &&
+	       !memcmp(f->s + end + skip, body, n) &&
 	       (end + skip + n == f->n || !word_char((unsigned char)f->s[end + skip + n])))
 		end += skip + n;
 	if (end == f->in)

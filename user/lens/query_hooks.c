@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * What the query lens attaches: socket tracepoints, or where the kernel has none the system calls
- * themselves; and the daemon's own handlers where a recipe knows them, by entry probes only, since a
- * handler may switch stacks.
+ * themselves; and the daemon's own handlers where a recipe knows them, by entry probes only, since
+ * a handler may switch stacks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,8 +23,11 @@
 
 #define TP(prog, ev, need)                                                                         \
 	{                                                                                          \
-		.kind = SONDE_LINK_TP_BTF, .program = prog, .event = ev,                           \
-		.needs = {SONDE_FEAT_TP_BTF, SONDE_FEAT_SK_STORAGE, need}                          \
+		.kind = SONDE_LINK_TP_BTF, .program = prog, .event = ev, .needs = {                \
+			SONDE_FEAT_TP_BTF,                                                         \
+			SONDE_FEAT_SK_STORAGE,                                                     \
+			need                                                                       \
+		}                                                                                  \
 	}
 
 #define SYSCALL(prog, ev, weak)                                                                    \
@@ -304,8 +307,10 @@ int query_seed_handlers(struct sonde_lens_ctx *ctx)
 		int err = t->gone || !t->daemon ? 0 : each_handler(t, &slot, &fd, seed_one);
 
 		if (err)
-			return sonde_err(err, "query: cannot tell the kernel where a handler keeps its "
-					      "figures: %s", strerror(-err));
+			return sonde_err(err,
+					 "query: cannot tell the kernel where a handler keeps its "
+					 "figures: %s",
+					 strerror(-err));
 	}
 	return 0;
 }
@@ -354,7 +359,8 @@ static const struct bpf_program *seed_program(struct sonde_lens_ctx *ctx)
 	for (size_t i = 0; i < ctx->plan->n; i++)
 		if (ctx->plan->items[i].alt >= 0 && ctx->plan->items[i].kind == SONDE_LINK_ITER &&
 		    ctx->plan->items[i].hook->lens == SONDE_LENS_QUERY)
-			return bpf_object__find_program_by_name(ctx->obj, ctx->plan->items[i].program);
+			return bpf_object__find_program_by_name(ctx->obj,
+								ctx->plan->items[i].program);
 	return NULL;
 }
 
@@ -369,12 +375,14 @@ int query_seed_sockets(struct sonde_lens_ctx *ctx)
 		if (err && err != -ESRCH)
 			sonde_warn("query: the sockets of pid %d cannot be read: %s", t->pid,
 				   strerror(-err));
-		/* Twice: the connections of a unix listener are known by its address, seen first. */
+		/* Twice: the connections of a unix listener are known by its address, seen first.
+		 */
 		for (int run = 0; seed && run < 2 && !t->gone; run++) {
 			err = run_seed(seed, t->pid);
 			if (err && err != -ESRCH)
-				return sonde_err(err, "query: cannot walk the sockets of pid %d: %s", t->pid,
-						 strerror(-err));
+				return sonde_err(err,
+						 "query: cannot walk the sockets of pid %d: %s",
+						 t->pid, strerror(-err));
 		}
 	}
 	return 0;

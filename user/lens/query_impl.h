@@ -10,7 +10,7 @@
 
 /* What a request's bytes were found to say; the same bytes are read once. */
 struct query_text {
-	uint64_t key; /* hash of the bytes and the command, 0: empty                                */
+	uint64_t key; /* hash of the bytes and the command, 0: empty */
 	uint64_t id;  /* of the fingerprint, 0: none */
 	char *fingerprint;
 	char index[SONDE_INDEX_BYTES];
@@ -35,16 +35,16 @@ struct query_prepared {
 };
 
 struct query_state {
-	const struct sonde_query_hist *hists; /* the kernel's, mapped                               */
-	struct sonde_query_hist *before;      /* as they were at the last tick                      */
+	const struct sonde_query_hist *hists; /* the kernel's, mapped */
+	struct sonde_query_hist *before; /* as they were at the last tick                      */
 	size_t hists_bytes;
 	struct sonde_hist delta, all;
 	uint64_t last_ns;
 	int counts_fd, n_cpus;
-	uint64_t *percpu;
+	struct sonde_query_counts *percpu;
 	uint64_t counts[SONDE_QUERY_COUNTER__MAX];
 	bool execute_seen, log_seen; /* the plan attached these handlers                          */
-	unsigned disagreed;	     /* ticks in a row in which handler and spans told different numbers */
+	unsigned disagreed; /* ticks in a row in which handler and spans told different numbers */
 	struct query_text texts[QUERY_TEXTS];
 	struct query_client clients[QUERY_CLIENTS];
 	struct query_prepared prepared[QUERY_PREPARED];

@@ -127,10 +127,10 @@ static size_t take_call(struct scan *s, char *out, size_t size)
 
 size_t sonde_sql_index(const char *sql, size_t len, char *out, size_t size)
 {
-	static const char *const before[] = {"from", "into", "update", "rtindex", "index", "table",
-					     "describe", "desc", NULL};
-	static const char *const skipped[] = {"low_priority", "ignore", "if", "not", "exists",
-					      "rtindex", "index", "table", NULL};
+	static const char *const before[] = {"from",  "into",	  "update", "rtindex", "index",
+					     "table", "describe", "desc",   NULL};
+	static const char *const skipped[] = {"low_priority", "ignore", "if",	 "not", "exists",
+					      "rtindex",      "index",	"table", NULL};
 	struct scan s = {sql, sql + len}, from;
 	const char *t;
 	size_t n, words = 0;

@@ -84,8 +84,8 @@ static size_t describe_api(const struct sonde_ev_span *ev, bool cut, char *out, 
 	if (!r.index_len)
 		return 0;
 	n = snprintf(out, size, "%s %.*s%s%s%.*s", name, (int)r.index_len, r.index,
-		     ev->command == SONDE_API_SEARCH ? " match(?)" : "", r.order_len ? " order by " : "",
-		     (int)r.order_len, r.order);
+		     ev->command == SONDE_API_SEARCH ? " match(?)" : "",
+		     r.order_len ? " order by " : "", (int)r.order_len, r.order);
 	return (size_t)n < size ? (size_t)n : size - 1;
 }
 
@@ -151,7 +151,8 @@ static const char *client_get(struct query_state *st, const struct sonde_ev_span
 	return c->name;
 }
 
-static struct query_prepared *prepared_slot(struct query_state *st, uint64_t conn, uint32_t statement)
+static struct query_prepared *prepared_slot(struct query_state *st, uint64_t conn,
+					    uint32_t statement)
 {
 	return &st->prepared[(conn * 31 + statement) % QUERY_PREPARED];
 }
@@ -171,7 +172,8 @@ static int prepared_put(struct query_state *st, const struct sonde_ev_span *ev,
 }
 
 /* An EXECUTE names its statement by number, in the first 4 bytes. */
-static void prepared_find(struct query_state *st, const struct sonde_ev_span *ev, struct sonde_span *out)
+static void prepared_find(struct query_state *st, const struct sonde_ev_span *ev,
+			  struct sonde_span *out)
 {
 	const struct query_prepared *p;
 	uint32_t statement;
@@ -238,7 +240,8 @@ static void copy_charges(const struct sonde_lens_ctx *ctx, const struct sonde_ev
 }
 
 /* The text is kept only where it was asked for. */
-static int copy_text(struct sonde_lens_ctx *ctx, const struct sonde_ev_span *ev, struct sonde_span *s)
+static int copy_text(struct sonde_lens_ctx *ctx, const struct sonde_ev_span *ev,
+		     struct sonde_span *s)
 {
 	struct query_state *st = ctx->priv;
 	struct sonde_api_request api;
@@ -264,7 +267,8 @@ static int copy_text(struct sonde_lens_ctx *ctx, const struct sonde_ev_span *ev,
 	return 0;
 }
 
-static int describe_span(struct query_state *st, const struct sonde_ev_span *ev, struct sonde_span *s)
+static int describe_span(struct query_state *st, const struct sonde_ev_span *ev,
+			 struct sonde_span *s)
 {
 	const struct query_text *t = text_get(st, ev);
 

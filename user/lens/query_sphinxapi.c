@@ -9,17 +9,18 @@
 #include "lens/query.h"
 
 static const char *const names[] = {
-	"search",     "excerpt",  "update",  "keywords", "persist", "status", "query",	"flushattrs",
-	"sphinxql",   "ping",	  "delete",  "uvar",	 "insert",  "replace", "commit", "suggest",
-	"json",	      "callpq",	  "cluster", "getfield", "shard_write", "optimize",
+	"search",  "excerpt",	 "update",	"keywords", "persist", "status",
+	"query",   "flushattrs", "sphinxql",	"ping",	    "delete",  "uvar",
+	"insert",  "replace",	 "commit",	"suggest",  "json",    "callpq",
+	"cluster", "getfield",	 "shard_write", "optimize",
 };
 
-#define API_SEARCH   0
-#define API_EXCERPT  1
-#define API_UPDATE   2
-#define API_KEYWORDS 3
-#define API_SPHINXQL 8
-#define RANK_EXPR    8 /* this ranker and the next (EXPORT) carry an expression */
+#define API_SEARCH	  0
+#define API_EXCERPT	  1
+#define API_UPDATE	  2
+#define API_KEYWORDS	  3
+#define API_SPHINXQL	  8
+#define RANK_EXPR	  8 /* this ranker and the next (EXPORT) carry an expression */
 #define SEARCH_WITH_FLAGS 0x11b
 
 const char *sonde_sphinxapi_command_name(unsigned command)
@@ -70,7 +71,8 @@ static const char *take_string(struct reader *r, size_t *len)
 	return s;
 }
 
-static void take_query(struct reader *r, unsigned version, bool flags, struct sonde_api_request *out)
+static void take_query(struct reader *r, unsigned version, bool flags,
+		       struct sonde_api_request *out)
 {
 	size_t skipped;
 	uint32_t ranker = 0, weights, mode;
@@ -98,7 +100,8 @@ static void take_query(struct reader *r, unsigned version, bool flags, struct so
 	out->index = take_string(r, &out->index_len);
 }
 
-static bool decode_search(struct reader r, unsigned version, bool flags, struct sonde_api_request *out)
+static bool decode_search(struct reader r, unsigned version, bool flags,
+			  struct sonde_api_request *out)
 {
 	struct sonde_api_request req = {.text = "", .index = "", .order = "", .queries = 1};
 

@@ -62,6 +62,9 @@ void sonde_checkpointer_start(struct sonde_checkpointer *c, const char *path, sq
 {
 	int rc = sqlite3_open_v2(path, &c->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 
+	/* A connection that never read does not know of the log, and checkpoints nothing. */
+	if (!rc)
+		rc = sqlite3_exec(c->db, "SELECT count(*) FROM meta", NULL, NULL, NULL);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->wake, NULL);
 	c->pages = pages;

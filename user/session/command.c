@@ -151,25 +151,27 @@ static void end_command(struct session *s)
 	}
 }
 
-void session_reap_command(struct session *s)
+int session_reap_command(struct session *s)
 {
+	pid_t command = s->command_pid, pid;
 	int status = 0;
-	pid_t pid;
 
-	s->result->exit_status = -1;
-	if (s->command_pid <= 0)
-		return;
-	if (s->command_held) { /* never let go: it has done nothing yet */
-		kill(s->command_pid, SIGKILL);
-		waitpid(s->command_pid, &status, 0);
-		return;
-	}
-	if (!s->opts->start.keep)
+	if (command <= 0)
+		return 0;
+	if (s->command_held) /* never let go: it has done nothing yet */
+		kill(command, SIGKILL);
+	else if (!s->opts->start.keep)
 		end_command(s);
+	s->command_pid = 0;
+	if (s->command_held)
+		return waitpid(command, &status, 0) < 0 ? -errno : 0;
 	/* Orphans that became ours, too. */
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		if (pid == s->command_pid)
+		if (pid == command)
 			s->result->exit_status = WIFEXITED(status) ? WEXITSTATUS(status)
 								   : 128 + WTERMSIG(status);
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
+	return s->result->exit_status < 0 ? 0
+					  : sonde_meta_set(&s->meta, "command.status", "%d",
+							   s->result->exit_status);
 }

@@ -243,6 +243,16 @@ static int take_baseline(struct session *s)
 	return err;
 }
 
+static int start_lenses(struct session *s)
+{
+	int err = 0;
+
+	for (int l = 0; l < SONDE_LENS__MAX && !err; l++)
+		if (s->inited[l] && s->ctx[l].lens->start)
+			err = s->ctx[l].lens->start(&s->ctx[l]);
+	return err;
+}
+
 /* Attach and start. Counters start at 0 here: the tick before recording sets their base. */
 int session_arm(struct session *s)
 {
@@ -258,12 +268,13 @@ int session_arm(struct session *s)
 	s->state = ARMED;
 	s->active_since_ns = sonde_mono_ns();
 	if (s->generation > 1)
-		return 0;
+		return start_lenses(s);
 	s->first_active_ns = s->active_since_ns;
 	s->start_cpu_ns = session_own_cpu_ns();
 	s->baseline = true;
 	err = session_tick(s, sonde_mono_ns());
 	s->baseline = false;
+	err = err ? err : start_lenses(s);
 	return err ? err : note_plan(s);
 }
 

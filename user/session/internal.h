@@ -38,6 +38,7 @@ struct loop {
  * background, listens. Looked at often at first, then seldom. */
 struct settling {
 	uint64_t next_ns, step_ns; /* next_ns 0: nothing to look at */
+	unsigned waits;		   /* steps that were kept short */
 	ssize_t serving;	   /* index of the target that serves, -1: not known */
 	pid_t verify;		   /* not yet known to be what was meant to be started, 0: none */
 };
@@ -94,6 +95,7 @@ struct session {
 	uint64_t next_follow_ns;
 	const char *ended; /* why to stop, NULL: go on */
 	bool rebuild;	   /* a target changed: a new generation is due */
+	bool redescribe;   /* a target runs another program: its meta rows are due */
 	pid_t command_pid; /* started by us, 0: none */
 	unsigned child_notes;
 	bool command_held; /* at its first instruction */
@@ -135,7 +137,7 @@ int session_note(struct session *s, enum sonde_note_level level, const char *rem
 /* command.c: a command started by us, from the fork to its end. */
 int session_start_command(struct session *s);
 int session_release_command(struct session *s);
-void session_reap_command(struct session *s);
+int session_reap_command(struct session *s);
 
 /* settle.c: who the command's processes are, once they are themselves. */
 void session_settle_soon(struct session *s);

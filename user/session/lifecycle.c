@@ -113,10 +113,10 @@ static int on_exec(struct session *s, const struct sonde_ev_proc *ev)
 	had_probes = t->daemon;
 	if (t->pid == s->command_pid)
 		s->settling.verify = t->pid;
-	if (refresh_quietly(t)) { /* gone again: its exit follows */
-		snprintf(t->comm, sizeof(t->comm), "%.15s", ev->comm);
-		return 0;
-	}
+	s->redescribe = true;
+	snprintf(t->comm, sizeof(t->comm), "%.15s", ev->comm);
+	if (!sonde_target_alive(t) || refresh_quietly(t))
+		return 0; /* gone again: its exit follows */
 	/* Only probes in the program's own files are wrong now; kernel hooks go by pid. */
 	s->rebuild = s->opts->alloc_mode != SONDE_ALLOC_MODE_OFF || t->daemon || had_probes;
 	session_settle_soon(s);
@@ -221,9 +221,22 @@ static int look_for_successor(struct session *s)
 	return err;
 }
 
-int session_check_targets(struct session *s)
+/* A new program's libraries are mapped only after its exec: what it is, is asked at the next tick. */
+static int redescribe(struct session *s)
 {
 	int err = 0;
+
+	s->redescribe = false;
+	for (size_t i = 0; i < s->targets.n && !err; i++)
+		if (!s->targets.t[i].gone && sonde_target_alive(&s->targets.t[i]) &&
+		    !refresh_quietly(&s->targets.t[i]))
+			err = session_describe_target(s, i);
+	return err;
+}
+
+int session_check_targets(struct session *s)
+{
+	int err = s->redescribe ? redescribe(s) : 0;
 
 	for (size_t i = 0; i < s->targets.n && !err; i++)
 		if (!s->targets.t[i].gone && !sonde_target_alive(&s->targets.t[i]))

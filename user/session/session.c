@@ -143,14 +143,17 @@ static int finish(struct session *s, int err)
 	if (s->engine)
 		sonde_engine_pause(s->engine);
 	if (s->begun && !err)
+		last = session_check_targets(s);
+	if (s->begun && !err && !last)
 		last = session_settle_end(s);
-	if (s->begun)
-		last = last ? last : session_tick(s, sonde_mono_ns());
+	if (s->begun && !last)
+		last = session_tick(s, sonde_mono_ns());
 	session_teardown(s);
 	s->result->observed_ns = s->observed_ns;
 	s->result->ended = s->ended ? s->ended : "failure";
 	if (s->begun) {
 		journal(s, "detached from");
+		last = last ? last : session_reap_command(s);
 		last = last ? last : sonde_meta_set(&s->meta, "ended", "%s", s->result->ended);
 		last = last ? last : sonde_visit(&s->out, end, &s->meta);
 	}

@@ -3,7 +3,8 @@
  * A started command is not itself at once. After its exec it maps its libraries (only then is its
  * allocator known), a daemon goes into the background and forks the process that serves, and that
  * one listens when its data is loaded. These steps are looked for 20 ms after an exec or a fork,
- * then less and less often, until there is nothing new for a minute.
+ * then ten times a second until somebody listens, then less and less often. After half a minute
+ * without anything new nobody looks any more.
  */
 #include <errno.h>
 #include <limits.h>
@@ -14,7 +15,9 @@
 #include "target/proc.h"
 
 #define STEP_FIRST_NS (20 * SONDE_NS_PER_MS)
+#define STEP_WAIT_NS  (100 * SONDE_NS_PER_MS) /* what a client could send unseen, at most */
 #define STEP_LAST_NS  (16 * SONDE_NS_PER_SEC)
+#define WAIT_STEPS    300
 
 void session_settle_soon(struct session *s)
 {
@@ -22,6 +25,7 @@ void session_settle_soon(struct session *s)
 		return;
 	s->settling.step_ns = STEP_FIRST_NS;
 	s->settling.next_ns = sonde_mono_ns() + STEP_FIRST_NS;
+	s->settling.waits = 0;
 }
 
 /* A process that is our child by birth, such as the one that holds dear probes, is no orphan. */
@@ -87,6 +91,17 @@ static ssize_t find_serving(const struct session *s)
 	return best;
 }
 
+/* Lenses that go by the sockets of a target look at them again. */
+static int retarget(struct session *s)
+{
+	int err = 0;
+
+	for (int l = 0; l < SONDE_LENS__MAX && !err; l++)
+		if (s->inited[l] && s->ctx[l].lens->retarget)
+			err = s->ctx[l].lens->retarget(&s->ctx[l]);
+	return err;
+}
+
 static int follow_serving(struct session *s)
 {
 	ssize_t i = find_serving(s);
@@ -96,6 +111,7 @@ static int follow_serving(struct session *s)
 		return 0;
 	s->settling.serving = i;
 	err = sonde_meta_set(&s->meta, "serving", "%zd", i);
+	err = err ? err : retarget(s);
 	if (err || s->targets.t[i].pid == s->command_pid)
 		return err;
 	s->settling.verify = s->targets.t[i].pid;
@@ -167,6 +183,8 @@ int session_settle(struct session *s, uint64_t now_ns)
 	err = err ? err : describe_all(s);
 	err = err ? err : verify(s, false);
 	st->step_ns *= 2;
+	if (st->serving < 0 && st->step_ns > STEP_WAIT_NS && st->waits++ < WAIT_STEPS)
+		st->step_ns = STEP_WAIT_NS;
 	st->next_ns = st->step_ns > STEP_LAST_NS ? 0 : now_ns + st->step_ns;
 	return err;
 }

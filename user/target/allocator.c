@@ -201,7 +201,7 @@ int sonde_allocator_detect(pid_t pid, const struct sonde_modules *mods,
 	s.listed = calloc(mods->n, sizeof(*s.listed));
 	if (s.elf && s.order && s.listed) {
 		for (size_t i = 0; i < mods->n; i++)
-			if (sonde_elf_open(&s.elf[i], mods->m[i].open_path, root))
+			if (sonde_elf_try(&s.elf[i], mods->m[i].open_path, root))
 				s.elf[i] = NULL;
 		order_modules(pid, &s);
 		err = recognise(&s, out, module, version, version_size);

@@ -10,18 +10,24 @@
 #include "core/mem.h"
 #include "target/elf_file.h"
 
-static int read_header(struct sonde_elf *elf, const char *path)
+/* Why a file cannot be used; said at once where that is an error, else left to the caller. */
+static int refuse(bool quiet, int code, const char *path, const char *why)
+{
+	return quiet ? -code : sonde_err(code, "%s: %s", path, why);
+}
+
+static int read_header(struct sonde_elf *elf, const char *path, bool quiet)
 {
 	GElf_Ehdr ehdr;
 
 	if (elf_kind(elf->elf) != ELF_K_ELF || !gelf_getehdr(elf->elf, &ehdr))
-		return sonde_err(ENOEXEC, "%s: not an ELF file", path);
+		return refuse(quiet, ENOEXEC, path, "not an ELF file");
 	if (gelf_getclass(elf->elf) != ELFCLASS64)
-		return sonde_err(EOPNOTSUPP,
-				 "%s: a 32-bit program; sonde observes x86-64 programs only", path);
+		return refuse(quiet, EOPNOTSUPP, path,
+			      "a 32-bit program; sonde observes x86-64 programs only");
 	if (ehdr.e_machine != EM_X86_64)
-		return sonde_err(EOPNOTSUPP, "%s: not built for x86-64 (ELF machine %u)", path,
-				 ehdr.e_machine);
+		return refuse(quiet, EOPNOTSUPP, path,
+			      "built for another processor; sonde observes x86-64 programs only");
 	return 0;
 }
 
@@ -122,21 +128,41 @@ static int read_dynamic(struct sonde_elf *elf)
 }
 
 /* Opening a FIFO that a hostile file system put in place must not hang. */
-static int open_regular(const char *path, int *out)
+static int open_regular(const char *path, bool quiet, int *out)
 {
 	sonde_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st))
-		return sonde_err(errno, "cannot open %s: %s%s", path, strerror(errno),
-				 errno == EACCES || errno == EPERM ? "; run as root" : "");
+		return quiet ? -errno
+			     : sonde_err(errno, "cannot open %s: %s%s", path, strerror(errno),
+					 errno == EACCES || errno == EPERM ? "; run as root" : "");
 	if (!S_ISREG(st.st_mode))
-		return sonde_err(ENOEXEC, "%s: not a regular file", path);
+		return refuse(quiet, ENOEXEC, path, "not a regular file");
 	*out = SONDE_TAKE_FD(fd);
 	return 0;
 }
 
-int sonde_elf_open(struct sonde_elf **out, const char *path, const char *root)
+static int read_tables(struct sonde_elf *elf, const char *path, bool quiet)
+{
+	int err;
+
+	elf_version(EV_CURRENT);
+	elf->elf = elf_begin(elf->fd, ELF_C_READ, NULL);
+	if (!elf->elf)
+		return refuse(quiet, ENOEXEC, path, elf_errmsg(-1));
+	err = read_header(elf, path, quiet);
+	if (err)
+		return err;
+	err = read_segments(elf);
+	if (!err)
+		err = read_build_id(elf);
+	if (!err)
+		err = read_dynamic(elf);
+	return err ? refuse(quiet, -err, path, "damaged ELF headers") : 0;
+}
+
+static int open_elf(struct sonde_elf **out, const char *path, const char *root, bool quiet)
 {
 	struct sonde_elf *elf = calloc(1, sizeof(*elf));
 	int err;
@@ -144,29 +170,26 @@ int sonde_elf_open(struct sonde_elf **out, const char *path, const char *root)
 	if (!elf)
 		return -ENOMEM;
 	elf->fd = elf->debug_fd = -1;
-	elf_version(EV_CURRENT);
 	elf->path = strdup(path);
 	elf->root = strdup(root ? root : "");
-	err = elf->path && elf->root ? open_regular(path, &elf->fd) : -ENOMEM;
-	if (!err) {
-		elf->elf = elf_begin(elf->fd, ELF_C_READ, NULL);
-		err = elf->elf ? read_header(elf, path)
-			       : sonde_err(ENOEXEC, "%s: %s", path, elf_errmsg(-1));
-	}
-	if (!err) {
-		err = read_segments(elf);
-		if (!err)
-			err = read_build_id(elf);
-		if (!err)
-			err = read_dynamic(elf);
-		if (err)
-			sonde_err(err, "%s: damaged ELF headers", path);
-	}
+	err = elf->path && elf->root ? open_regular(path, quiet, &elf->fd) : -ENOMEM;
+	if (!err)
+		err = read_tables(elf, path, quiet);
 	if (err)
 		sonde_elf_free(&elf);
 	else
 		*out = elf;
 	return err;
+}
+
+int sonde_elf_open(struct sonde_elf **out, const char *path, const char *root)
+{
+	return open_elf(out, path, root, false);
+}
+
+int sonde_elf_try(struct sonde_elf **out, const char *path, const char *root)
+{
+	return open_elf(out, path, root, true);
 }
 
 void sonde_elf_free(struct sonde_elf **ref)

@@ -26,6 +26,8 @@ struct sonde_sym {
  * -EOPNOTSUPP not x86-64 (a 32-bit or foreign ELF), -ENOEXEC not an ELF; logged once.
  */
 int sonde_elf_open(struct sonde_elf **out, const char *path, const char *root);
+/* The same of a file that need not be one, as among all that a process maps: nothing is logged. */
+int sonde_elf_try(struct sonde_elf **out, const char *path, const char *root);
 void sonde_elf_free(struct sonde_elf **elf);
 
 /* Hex build-id into @buf, "" if it has none. */

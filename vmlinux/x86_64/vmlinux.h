@@ -114,6 +114,10 @@ struct socket {
 	struct sock *sk;
 };
 
+struct tcp_sock {
+	__u64 tcp_wstamp_ns;
+};
+
 struct unix_address;
 struct unix_sock {
 	struct sock sk;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The connection state machine: byte streams in, spans out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "unit/unit.h"
 
 #include "conn_env.h"
 
@@ -51,8 +48,10 @@ static void eof(struct bytes *o, uint8_t seq, uint16_t status)
 	packet(o, seq, p, 5);
 }
 
-/* A result set of @cols columns and @rows rows; @last ends it: 'e' EOF packets, 'o' DEPRECATE_EOF. */
-static void resultset(struct bytes *o, uint8_t seq, unsigned cols, unsigned rows, char last, uint16_t status)
+/* A result set of @cols columns and @rows rows; @last ends it: 'e' EOF packets, 'o' DEPRECATE_EOF.
+ */
+static void resultset(struct bytes *o, uint8_t seq, unsigned cols, unsigned rows, char last,
+		      uint16_t status)
 {
 	uint8_t n = cols;
 	uint8_t fe_ok[7] = {0xfe, 0, 0, status & 255, status >> 8, 0, 0};
@@ -73,7 +72,8 @@ static void resultset(struct bytes *o, uint8_t seq, unsigned cols, unsigned rows
 static void greet(struct sonde_conn *c)
 {
 	struct bytes o = {.n = 0};
-	uint8_t hello[60] = "\x0a" "2.2.11-id64-release";
+	uint8_t hello[60] = "\x0a"
+			    "2.2.11-id64-release";
 	uint8_t login[40] = {0x05, 0xa2, 0, 0};
 
 	packet(&o, 0, hello, sizeof(hello));
@@ -165,7 +165,8 @@ static void test_response_cuts(void **state)
 			assert_int_equal(env.spans[0].last_ns, 30);
 			assert_int_equal(env.spans[0].flags, SONDE_SPAN_F_NO_WAIT);
 			assert_int_equal(env.spans[0].statements, i == 5 ? 3 : 1);
-			assert_int_equal(env.spans[0].status, i == 1 ? SONDE_SPAN_ERROR : SONDE_SPAN_OK);
+			assert_int_equal(env.spans[0].status,
+					 i == 1 ? SONDE_SPAN_ERROR : SONDE_SPAN_OK);
 			assert_int_equal(env.spans[0].error, i == 1 ? 1064 : 0);
 			assert_int_equal(all_drops(), 0);
 		}
@@ -367,8 +368,8 @@ static void test_big_request(void **state)
 
 static void api(struct bytes *o, uint16_t command, uint16_t version, const void *body, uint32_t len)
 {
-	uint8_t head[8] = {command >> 8, command & 255, version >> 8, version & 255,
-			   len >> 24, len >> 16 & 255, len >> 8 & 255, len & 255};
+	uint8_t head[8] = {command >> 8, command & 255,	  version >> 8,	  version & 255,
+			   len >> 24,	 len >> 16 & 255, len >> 8 & 255, len & 255};
 
 	memcpy(o->b + o->n, head, 8);
 	memcpy(o->b + o->n + 8, body, len);
@@ -418,7 +419,7 @@ static void test_sphinxapi_glued(void **state)
 	env_reset(&conn, SONDE_CONN_FRESH);
 	memcpy(q.b, "\0\0\0\1", 4);
 	q.n = 4;
-	api(&q, 4, 0x100, "\0\0\0\1", 4);
+	api(&q, 4, 0, "\0\0\0\1", 4);
 	api(&q, 9, 0x100, "\0\0\0\7", 4);
 	whole(&conn, false, &q, 10);
 	memcpy(r.b, "\0\0\0\1", 4);

@@ -301,6 +301,43 @@ static void test_max_bytes(void **state)
 	fix_remove(path);
 }
 
+static off_t size_of(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) ? 0 : st.st_size;
+}
+
+/* What was committed reaches the recording while it is written, not only at its end. */
+static void test_checkpoints(void **state)
+{
+	const char *path = fix_path("checkpoint");
+	struct sonde_writer_opts opts = {0};
+	struct sonde_writer *w = NULL;
+	const struct sonde_visitor *v;
+	uint64_t give_up;
+
+	(void)state;
+	fix_remove(path);
+	assert_int_equal(sonde_writer_open(&w, path, &opts), 0);
+	v = sonde_writer_visitor(w);
+	assert_int_equal(fix_push_begin(v), 0);
+	for (uint64_t i = 0; i < 300000; i++) {
+		char client[32];
+		struct sonde_span s = fix_span(i, client, sizeof(client));
+
+		assert_int_equal(sonde_visit(v, span, &s), 0);
+		if (i % 20000 == 19999)
+			assert_int_equal(sonde_visit(v, tick, s.last_ns), 0);
+	}
+	give_up = sonde_mono_ns() + 30 * SONDE_NS_PER_SEC;
+	while (size_of(path) < (8 << 20) && sonde_mono_ns() < give_up)
+		usleep(10000);
+	assert_true(size_of(path) >= (8 << 20));
+	assert_int_equal(sonde_writer_close(&w), 0);
+	fix_remove(path);
+}
+
 static int one_span(const char *path, const struct sonde_span *s)
 {
 	struct sonde_writer_opts opts = {0};
@@ -431,6 +468,7 @@ int main(void)
 		cmocka_unit_test(test_slowest_per_hour),
 		cmocka_unit_test(test_no_spans),
 		cmocka_unit_test(test_max_bytes),
+		cmocka_unit_test(test_checkpoints),
 		cmocka_unit_test(test_hostile_span),
 		cmocka_unit_test(test_parse_spans),
 		cmocka_unit_test(test_projected_size),

@@ -142,13 +142,54 @@ static void deleted(void **state)
 	dlclose(lib);
 }
 
+/* A program in a mount namespace of its own: its path means nothing here, its inode does. */
+static void other_namespace(void **state)
+{
+	char command[512], path[128];
+	struct sonde_modules mods;
+	struct sonde_elf *elf;
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	(void)state;
+	if (geteuid()) {
+		print_message("# SKIP a mount namespace needs CAP_SYS_ADMIN\n");
+		skip();
+	}
+	fx_compile("inside", "", FX_READY_MAIN);
+	snprintf(command, sizeof(command),
+		 "mkdir mnt && exec unshare -m sh -c 'mount -t tmpfs none mnt && cp inside mnt/ && "
+		 "exec mnt/inside'");
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(ready[1], 3);
+		if (chdir(fx_dir))
+			_exit(1);
+		execl("/bin/sh", "sh", "-c", command, NULL);
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	assert_int_equal(access(fx_path(path, sizeof(path), "mnt/inside"), F_OK), -1);
+	assert_int_equal(sonde_modules_read(pid, &mods), 0);
+	assert_string_equal(mods.m[0].path, path);
+	assert_false(mods.m[0].deleted);
+	assert_int_equal(sonde_elf_open(&elf, mods.m[0].open_path, ""), 0);
+	sonde_elf_free(&elf);
+	sonde_modules_fini(&mods);
+	fx_stop(pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(of_text),
-		cmocka_unit_test(junk),
-		cmocka_unit_test(of_self),
-		cmocka_unit_test(deleted),
+		cmocka_unit_test(of_text),	   cmocka_unit_test(junk),
+		cmocka_unit_test(of_self),	   cmocka_unit_test(deleted),
+		cmocka_unit_test(other_namespace),
 	};
 
 	return cmocka_run_group_tests(tests, fx_open, fx_close);

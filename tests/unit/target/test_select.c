@@ -310,6 +310,30 @@ static void not_a_process(void **state)
 	assert_int_equal(sonde_target_open(&t, 2), -ESRCH);
 }
 
+/* Assembled and linked without a C library, which 64-bit machines seldom have for it. */
+static void of_32_bits(void **state)
+{
+	static const char source[] =
+		".globl _start\n_start: mov $4,%eax; mov $3,%ebx; mov $msg,%ecx\n"
+		"mov $1,%edx; int $0x80\n1: mov $29,%eax; int $0x80; jmp 1b\n"
+		".data\nmsg: .ascii \"r\"\n";
+	struct sonde_target t;
+	char path[128], command[256];
+	pid_t pid;
+
+	(void)state;
+	fx_write("m32.s", source);
+	fx_run("as --32 -o m32.o m32.s && ld -m elf_i386 -o m32 m32.o");
+	snprintf(command, sizeof(command), "cd '%s' && timeout 0.1 ./m32 3>/dev/null", fx_dir);
+	if (WEXITSTATUS(system(command)) != 124) {
+		print_message("# SKIP this kernel runs no 32-bit programs\n");
+		skip();
+	}
+	pid = fx_spawn(fx_path(path, sizeof(path), "m32"), NULL);
+	assert_int_equal(sonde_target_open(&t, pid), -EOPNOTSUPP);
+	fx_stop(pid);
+}
+
 static void after_exec(void **state)
 {
 	char path[128];
@@ -378,6 +402,7 @@ int main(void)
 		cmocka_unit_test(not_a_process),
 		cmocka_unit_test(after_exec),
 		cmocka_unit_test(daemons),
+		cmocka_unit_test(of_32_bits),
 	};
 
 	return cmocka_run_group_tests(tests, setup, fx_close);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * glibc's malloc. realloc() calls malloc() for a null pointer and free() for a size of 0, so the
- * program at realloc leaves these two cases to them; nothing else in the set calls another member.
- * operator new and reallocarray() end in malloc and realloc: they are no operations of their own.
+ * glibc's malloc. Some members of the set run another one: realloc() malloc() for a null pointer and
+ * free() for a size of 0, memalign() malloc() for a small alignment. The alloc lens recognises the inner
+ * call by the thread's stack. operator new and reallocarray() end in malloc and realloc: the lens adds
+ * them, since they lie in other files or are called by name only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,12 +24,18 @@ static const struct sonde_alloc_entry entries[] = {
 	{"free", SONDE_ALLOC_FREE, .args = SONDE_ARG_RDI},
 };
 
-/* musl and others have a malloc too, but not this name. */
+/*
+ * musl and others have a malloc too, but not these names. Other allocators define glibc's internal
+ * ones beside their own: a file that needs libc itself is not libc.
+ */
 static bool match(const struct sonde_module *m, struct sonde_elf *elf)
 {
 	struct sonde_sym sym;
 
 	(void)m;
+	for (const char *const *needed = sonde_elf_needed(elf); *needed; needed++)
+		if (!strcmp(*needed, "libc.so.6"))
+			return false;
 	return !sonde_elf_find(elf, "__libc_malloc", &sym) ||
 	       !sonde_elf_find(elf, "gnu_get_libc_version", &sym);
 }

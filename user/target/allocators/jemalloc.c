@@ -51,7 +51,7 @@ static const struct sonde_alloc_entry entries[] = {
 	 .wrapper = true},
 };
 
-/* mallctl, under any of the prefixes that builds use. */
+/* mallctl, under any of the prefixes that builds use; or, where it is stripped, the messages. */
 static bool match(const struct sonde_module *m, struct sonde_elf *elf)
 {
 	(void)m;
@@ -63,7 +63,7 @@ static bool match(const struct sonde_module *m, struct sonde_elf *elf)
 		if (!sonde_elf_find(elf, name, &sym))
 			return true;
 	}
-	return false;
+	return sonde_alloc_has_text(elf, "<jemalloc>: ");
 }
 
 /* "5.3.0-0-g54eaed1d...": the release is what stands before the first dash. */

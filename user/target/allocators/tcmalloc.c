@@ -49,7 +49,8 @@ static bool match(const struct sonde_module *m, struct sonde_elf *elf)
 	struct sonde_sym sym;
 
 	(void)m;
-	return !sonde_elf_find(elf, "tc_malloc", &sym);
+	return !sonde_elf_find(elf, "tc_malloc", &sym) ||
+	       sonde_alloc_has_text(elf, "TCMALLOC_RELEASE_RATE");
 }
 
 static void version(const struct sonde_module *m, struct sonde_elf *elf, char *buf, size_t size)

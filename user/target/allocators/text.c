@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Versions in constants; see text.h. */
+/* Texts in constants; see text.h. */
 #include <string.h>
 
 #include "target/allocators/text.h"
@@ -25,4 +25,12 @@ void sonde_alloc_text_after(struct sonde_elf *elf, const char *marker, const cha
 		snprintf(buf, size, "%.*s", (int)(n < size ? n : size), p);
 		return;
 	}
+}
+
+bool sonde_alloc_has_text(struct sonde_elf *elf, const char *text)
+{
+	const char *data;
+	size_t len;
+
+	return !sonde_elf_rodata(elf, &data, &len) && memmem(data, len, text, strlen(text));
 }
