@@ -63,7 +63,9 @@ static int hold_command(struct session *s, int report)
 		return 0;
 	}
 	s->command_pid = 0;
-	return n == sizeof(err) && err ? err : sonde_err(EPIPE, "the command ended before it began");
+	if (n == sizeof(err) && err)
+		return err;
+	return sonde_err(EPIPE, "the command ended before it began");
 }
 
 int session_start_command(struct session *s)
