@@ -35,8 +35,9 @@ static void run_command(const struct session *s, int report)
 	signal(SIGPIPE, SIG_DFL);
 	err = start->prepare ? start->prepare(start->ctx) : 0;
 	if (!err && ptrace(PTRACE_TRACEME, 0, NULL, NULL))
-		err = sonde_err(errno, "cannot hold the command until it is observed: ptrace: %s; "
-				       "start it yourself and observe it with -p",
+		err = sonde_err(errno,
+				"cannot hold the command until it is observed: ptrace: %s; "
+				"start it yourself and observe it with -p",
 				strerror(errno));
 	if (!err) {
 		execvp(s->opts->command[0], (char *const *)s->opts->command);
@@ -47,7 +48,8 @@ static void run_command(const struct session *s, int report)
 	_exit(127);
 }
 
-/* Wait for the exec, which a traced process stops at: everything in it is there, nothing has run. */
+/* Wait for the exec, which a traced process stops at: everything in it is there, nothing has run.
+ */
 static int hold_command(struct session *s, int report)
 {
 	int status, err = 0;
@@ -170,10 +172,10 @@ int session_reap_command(struct session *s)
 	/* Orphans that became ours, too. */
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		if (pid == command)
-			s->result->exit_status = WIFEXITED(status) ? WEXITSTATUS(status)
-								   : 128 + WTERMSIG(status);
+			s->result->exit_status =
+				WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
-	return s->result->exit_status < 0 ? 0
-					  : sonde_meta_set(&s->meta, "command.status", "%d",
-							   s->result->exit_status);
+	return s->result->exit_status < 0
+		       ? 0
+		       : sonde_meta_set(&s->meta, "command.status", "%d", s->result->exit_status);
 }

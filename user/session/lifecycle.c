@@ -221,7 +221,8 @@ static int look_for_successor(struct session *s)
 	return err;
 }
 
-/* A new program's libraries are mapped only after its exec: what it is, is asked at the next tick. */
+/* A new program's libraries are mapped only after its exec: what it is, is asked at the next tick.
+ */
 static int redescribe(struct session *s)
 {
 	int err = 0;
