@@ -145,10 +145,20 @@ static int by_weight(const void *x, const void *y)
 	return (a < b) - (a > b);
 }
 
+/* One figure each metric is enough to draw attention to it. */
+static bool is_told(const struct sonde_compare_row *const *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(rows[i]->name, rows[n]->name) &&
+		    !strcmp(rows[i]->label, rows[n]->label))
+			return true;
+	return false;
+}
+
 static int print_most(FILE *out, const struct sonde_compare *c)
 {
 	const struct sonde_compare_row **rows = calloc(c->n_rows + 1, sizeof(*rows));
-	size_t n = 0;
+	size_t n = 0, shown = 0;
 
 	if (!rows)
 		return -ENOMEM;
@@ -160,8 +170,12 @@ static int print_most(FILE *out, const struct sonde_compare *c)
 		print_columns(out, "Differs most");
 	else
 		fprintf(out, "Nothing differs by more than %.0f %%\n", 100 * (MOST_MIN_RATIO - 1));
-	for (size_t i = 0; i < n && i < MOST; i++)
+	for (size_t i = 0; i < n && shown < MOST; i++) {
+		if (is_told(rows, i))
+			continue;
 		print_row(out, rows[i], true);
+		shown++;
+	}
 	free(rows);
 	return 0;
 }
