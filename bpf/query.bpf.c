@@ -93,6 +93,18 @@ static __always_inline void conn_identify(struct sonde_conn *c, struct sock *sk)
 		BPF_CORE_READ_INTO((struct in6_addr *)s->peer_addr, sk, __sk_common.skc_v6_daddr);
 }
 
+/* gate_current(), without its look-up of the process where the connection's last reader was the
+ * same. */
+static __always_inline bool gate_conn(const struct sonde_conn *c, __u64 *id)
+{
+	struct sonde_control *ctl = gate_control();
+
+	if (!c || !ctl || ctl->only_tid || ctl->only_comm)
+		return gate_current(id);
+	*id = bpf_get_current_pid_tgid();
+	return (c->span.h.tgid == *id >> 32 && ctl->ready) || gate_current(id);
+}
+
 /* State of a socket that the current thread reads or writes, if it is a connection to a target. */
 static __always_inline struct sonde_conn *conn_of(struct sock *sk)
 {
@@ -101,7 +113,7 @@ static __always_inline struct sonde_conn *conn_of(struct sock *sk)
 
 	if (!c && !known_family(sk))
 		return NULL;
-	if (!gate_current(&id)) {
+	if (!gate_conn(c, &id)) {
 		if (c && c->span.conn)
 			conn_suspend(c);
 		return NULL;

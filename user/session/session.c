@@ -140,8 +140,7 @@ static int finish(struct session *s, int err)
 	int last = 0;
 
 	s->state = DRAINING;
-	if (s->engine)
-		sonde_engine_pause(s->engine);
+	session_pause(s);
 	if (s->begun && !err)
 		last = session_check_targets(s);
 	if (s->begun && !err && !last)

@@ -29,7 +29,7 @@ esac
 # A link kind that the kernel lacks is an error that names it, never a quiet fall-back.
 allocwork loop >/tmp/work </dev/null &
 loop=$!
-until_line /tmp/work ^ready
+until_line /tmp/work ^ready $loop
 SONDE_FORCE_LINK=session sonde stat -p $loop --lens alloc --alloc-mode exact --yes -d 1s \
 	>/tmp/out 2>/tmp/err
 [ $? != 0 ] && ok "session links are refused here" || not_ok "session links are refused here"
