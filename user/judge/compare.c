@@ -344,7 +344,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 static int choose_time(struct making *m)
 {
 	const struct sonde_arm *a = m->arm[0], *b = m->arm[1];
-	uint64_t zero[2], age;
+	uint64_t zero[2] = {0}, age = 0;
 
 	m->out->by_process_age = start_of(a, &zero[0]) && start_of(b, &zero[1]) &&
 				 zero[0] <= a->last_ns && zero[1] <= b->last_ns;
