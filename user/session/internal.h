@@ -95,6 +95,7 @@ struct session {
 	uint64_t next_follow_ns;
 	const char *ended; /* why to stop, NULL: go on */
 	bool rebuild;	   /* a target changed: a new generation is due */
+	size_t successors; /* index of the first target that followed one that went, 0: none new */
 	bool redescribe;   /* a target runs another program: its meta rows are due */
 	pid_t command_pid; /* started by us, 0: none */
 	unsigned child_notes;
@@ -132,6 +133,7 @@ int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);
 int session_check_targets(struct session *s);
 /* Observe @pid as well, unless it is known or gone. 0 or -errno. */
 int session_add_child(struct session *s, pid_t pid);
+int session_note_successors(struct session *s);
 int session_note(struct session *s, enum sonde_note_level level, const char *remedy,
 		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

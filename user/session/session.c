@@ -107,11 +107,15 @@ static int next_generation(struct session *s)
 	int err;
 
 	s->rebuild = false;
+	session_pause(s);
+	err = session_tick(s, sonde_mono_ns()); /* the old generation's last figures */
 	session_teardown(s);
-	err = session_prepare(s);
+	err = err ? err : session_prepare(s);
 	err = err ? err : session_arm(s);
 	/* What was forked while nothing was attached. */
-	return err || !s->command_pid || !s->opts->children ? err : session_adopt(s);
+	if (!err && s->command_pid && s->opts->children)
+		err = session_adopt(s);
+	return err ? err : session_note_successors(s);
 }
 
 static int record(struct session *s)
