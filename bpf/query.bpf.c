@@ -242,6 +242,20 @@ static __always_inline void seed_listener(struct sock *sk)
 		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
 }
 
+/* A target begins to listen: no query is sent to it before this. Every change of a TCP state comes
+ * here, so the question comes first that all but a few answer with no. */
+SEC("?tp_btf/inet_sock_set_state")
+int BPF_PROG(query_listen, struct sock *sk, int old_state, int new_state)
+{
+	__u64 id;
+
+	if (new_state != TCP_LISTEN || !gate_current(&id))
+		return 0;
+	if (known_family(sk) && sk->sk_type == SOCK_STREAM)
+		seed_listener(sk);
+	return 0;
+}
+
 /*
  * Walk the target's sockets: mark its listeners, then (a second run) the connections they accepted
  * before. Outgoing connections of the daemon have a port of their own and are left alone.

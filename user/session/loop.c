@@ -167,6 +167,7 @@ static int on_tick(struct session *s, uint64_t now_ns)
 {
 	int err = session_check_targets(s);
 
+	err = err ? err : session_settings_check(s);
 	err = err ? err : session_tick(s, now_ns);
 	if (err || s->baseline)
 		return err;
@@ -186,18 +187,24 @@ static int check_guard(struct session *s)
 			    "the guard removed the probes: sonde was stopped or starved for 2 s");
 }
 
+static int on_drain(struct session *s)
+{
+	int err = check_guard(s);
+
+	if (s->engine)
+		sonde_engine_beat(s->engine);
+	err = err ? err : session_drain(s);
+	return err ? err : session_settle(s, sonde_mono_ns());
+}
+
 static int dispatch(struct session *s, uint64_t what)
 {
 	struct signalfd_siginfo sig;
-	int err;
 
 	switch (what) {
 	case EV_DRAIN:
 		swallow(s->loop.drain);
-		err = check_guard(s);
-		if (s->engine)
-			sonde_engine_beat(s->engine);
-		return err ? err : session_drain(s);
+		return on_drain(s);
 	case EV_TICK:
 		swallow(s->loop.tick);
 		return on_tick(s, sonde_mono_ns());

@@ -40,7 +40,7 @@ static int select_targets(struct session *s)
 		err = session_release_command(s);
 		for (int i = 0; i < COMMAND_POLLS && !err; i++) {
 			err = sonde_target_open(&t, s->command_pid);
-			if (!err && t.allocator && strcmp(t.exe, "/proc/self/exe"))
+			if (!err && t.allocator)
 				break;
 			sonde_target_fini(&t);
 			usleep(COMMAND_POLL_US);
@@ -112,6 +112,9 @@ static int next_generation(struct session *s)
 	session_teardown(s);
 	err = err ? err : session_prepare(s);
 	err = err ? err : session_arm(s);
+	/* What was forked while nothing was attached. */
+	if (!err && s->command_pid && s->opts->children)
+		err = session_adopt(s);
 	return err ? err : session_note_successors(s);
 }
 
@@ -144,6 +147,8 @@ static int finish(struct session *s, int err)
 	session_pause(s);
 	if (s->begun && !err)
 		last = session_check_targets(s);
+	if (s->begun && !err && !last)
+		last = session_settle_end(s);
 	if (s->begun && !last)
 		last = session_tick(s, sonde_mono_ns());
 	session_teardown(s);
@@ -166,7 +171,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	struct session s = {.opts = opts,
 			    .snap = snap,
 			    .result = result,
-			    .command_gate = -1,
+			    .settling = {.serving = -1},
 			    .loop = {-1, -1, -1, -1}};
 	int err;
 
@@ -192,6 +197,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	rebase_fini(&s.rebase);
 	sonde_snapshot_fini(&s.base_snap);
 	sonde_meta_fini(&s.meta);
+	session_settings_fini(&s);
 	sonde_target_list_fini(&s.targets);
 	return err;
 }
@@ -201,7 +207,7 @@ int sonde_session_plan(const struct sonde_session_opts *opts, bool calibrate,
 {
 	struct sonde_session_result result;
 	struct sonde_snapshot snap;
-	struct session s = {.opts = opts, .snap = &snap, .result = &result, .command_gate = -1};
+	struct session s = {.opts = opts, .snap = &snap, .result = &result};
 	int err;
 
 	sonde_snapshot_init(&snap);

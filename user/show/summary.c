@@ -42,21 +42,55 @@ static void print_age(FILE *out, const char *age_ns)
 		fprintf(out, ", up %.0f s", s);
 }
 
+#define MAX_LISTED 8 /* pids of other targets */
+
+/* A row of one target. */
+static const char *target_meta(const struct sonde_snapshot *s, const char *target, const char *what,
+			       const char *otherwise)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "target.%s.%s", target, what);
+	return meta(s, key, otherwise);
+}
+
+static void print_others(FILE *out, const struct sonde_snapshot *s, const char *main)
+{
+	int n = 0;
+
+	for (int i = 0; i < 64; i++) {
+		char index[16];
+		const char *pid;
+
+		snprintf(index, sizeof(index), "%d", i);
+		pid = strcmp(index, main) ? target_meta(s, index, "pid", NULL) : NULL;
+		if (!pid)
+			continue;
+		if (++n > MAX_LISTED) {
+			fprintf(out, " and more");
+			break;
+		}
+		fprintf(out, "%s%s", n == 1 ? " and " : ", ", pid);
+	}
+}
+
+/* Of a command and its children the one that serves comes first. */
 void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
-	fprintf(out, "%s pid %s", meta(s, "target.0.comm", "?"), meta(s, "target.0.pid", "?"));
-	for (int i = 1; i < 64; i++) {
-		char key[32];
+	const char *t = meta(s, "serving", "0"), *allocator = target_meta(s, t, "allocator", NULL);
 
-		snprintf(key, sizeof(key), "target.%d.pid", i);
-		if (!sonde_meta_find(&s->meta, key))
-			break;
-		fprintf(out, "%s%s", i == 1 ? " and " : ", ", sonde_meta_find(&s->meta, key));
-	}
-	fprintf(out, ", %s", meta(s, "target.0.allocator", "allocator not recognised"));
-	fprintf(out, " %s", meta(s, "target.0.allocator_version", ""));
+	fprintf(out, "%s pid %s", target_meta(s, t, "comm", "?"), target_meta(s, t, "pid", "?"));
+	print_others(out, s, t);
+	if (allocator)
+		fprintf(out, ", %s %s", allocator, target_meta(s, t, "allocator_version", ""));
+	else
+		fprintf(out, ", allocator not recognised");
 	fprintf(out, ", THP %s", meta(s, "thp.enabled", "not in this kernel"));
-	print_age(out, sonde_meta_find(&s->meta, "target.0.age_ns"));
+	if (!strcmp(target_meta(s, t, "thp_enabled", "1"), "0"))
+		fprintf(out, " but off for this process");
+	else if (!strcmp(meta(s, "run.thp_disable", "0"), "3"))
+		fprintf(out, " and only advised for this process");
+	print_age(out, target_meta(s, t, "age_ns", NULL));
 	if (observed_ns)
 		fprintf(out, "; observed %.1f s", seconds(observed_ns));
 	fputc('\n', out);
@@ -174,6 +208,18 @@ static bool print_hist(FILE *out, const struct sonde_snapshot *s, const char *na
 	return any;
 }
 
+/* A line each label of a histogram, whatever number of targets have it. */
+static void print_labels(FILE *out, const struct sonde_snapshot *s, const char *name)
+{
+	for (size_t i = 0; i < s->n_hists; i++) {
+		const struct sonde_snap_hist *h = &s->hists[i];
+
+		if (!strcmp(h->desc->name, name) && h->label[0] &&
+		    sonde_snapshot_find_hist(s, name, h->label, UINT32_MAX) == h)
+			print_hist(out, s, name, h->label, h->label);
+	}
+}
+
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
 	struct sonde_hist h;
@@ -193,9 +239,7 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	sonde_hist_fini(&h);
 	print_hist(out, s, "query.wait", "", "queue wait");
 	print_hist(out, s, "query.service", "", "service");
-	for (size_t i = 0; i < s->n_hists; i++)
-		if (!strcmp(s->hists[i].desc->name, "query.latency") && s->hists[i].label[0])
-			print_hist(out, s, "query.latency", s->hists[i].label, s->hists[i].label);
+	print_labels(out, s, "query.latency");
 }
 
 void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
@@ -212,9 +256,7 @@ void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 	if (timed)
 		fprintf(out, "  %s of the target's time", NS(time_ns));
 	fputc('\n', out);
-	for (size_t i = 0; i < s->n_hists; i++)
-		if (!strcmp(s->hists[i].desc->name, "fault.latency") && s->hists[i].label[0])
-			print_hist(out, s, "fault.latency", s->hists[i].label, s->hists[i].label);
+	print_labels(out, s, "fault.latency");
 }
 
 static double labelled(const struct sonde_snapshot *s, const char *name, const char *label)
