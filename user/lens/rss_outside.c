@@ -57,7 +57,8 @@ static int push_memcg(struct sonde_lens_ctx *ctx, uint32_t index, struct rss_tar
 	return err ? err : push_held(ctx, index, &m, ts_ns);
 }
 
-static int push_system(struct sonde_lens_ctx *ctx, uint32_t index, uint64_t ts_ns)
+static int push_system(struct sonde_lens_ctx *ctx, uint32_t index, struct rss_target *t,
+		       uint64_t ts_ns)
 {
 	sonde_autofree struct sonde_hugepart *parts = NULL;
 	size_t n = 0;
@@ -70,6 +71,12 @@ static int push_system(struct sonde_lens_ctx *ctx, uint32_t index, uint64_t ts_n
 	for (size_t i = 0; i < n && !err; i++) {
 		char label[32];
 
+		/* The biggest, and what sizes were ever seen: the rest of some ten is never used.
+		 */
+		if (parts[i].pages)
+			t->parts |= 1u << (i & 31);
+		if (i + 1 < n && !(t->parts & 1u << (i & 31)))
+			continue;
 		snprintf(label, sizeof(label), "%" PRIu64 "kB", parts[i].size >> 10);
 		err = sonde_lens_push(ctx, index, M_HELD_SYSTEM, label, ts_ns,
 				      (double)(parts[i].pages * parts[i].size));
@@ -81,7 +88,7 @@ int rss_outside_push(struct sonde_lens_ctx *ctx, uint32_t index, struct rss_targ
 		     uint64_t ts_ns)
 {
 	/* Once for all targets: it is the system's. */
-	int err = index ? 0 : push_system(ctx, index, ts_ns);
+	int err = index ? 0 : push_system(ctx, index, t, ts_ns);
 
 	if (err)
 		return err;

@@ -51,6 +51,7 @@ struct rss_target {
 	struct rss_walk ledger, rollup;
 	struct rss_tally shmem, ext, path;
 	uint32_t swapped;   /* kinds that had swap: their series go on */
+	uint32_t parts;	    /* sizes of huge pages that were seen mapped in part */
 	bool extent, large; /* so do these rows of the ledger          */
 	struct sonde_memcg_dir memcg;
 	int memcg_err; /* of finding it; 0: found                 */

@@ -115,7 +115,8 @@ int rss_tally_push(struct rss_tally *t, size_t top, size_t max,
 		err = push(ctx, t->kept[i], take(t, t->kept[i]));
 	for (size_t i = 0; i < t->n; i++)
 		other += t->rows[i].bytes;
-	if (!err && (other || more))
+	t->other |= other || more;
+	if (!err && t->other)
 		err = push(ctx, "other", other);
 	clear(t);
 	return err;

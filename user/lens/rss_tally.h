@@ -7,6 +7,7 @@
 #ifndef SONDE_LENS_RSS_TALLY_H
 #define SONDE_LENS_RSS_TALLY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ struct rss_tally {
 	size_t n, cap;
 	char **kept; /* names that are series, in order of appearance */
 	size_t n_kept, cap_kept;
+	bool other; /* so is what has none                        */
 };
 
 /* 0 or -ENOMEM. */
