@@ -9,9 +9,10 @@
 #include "core/str.h"
 #include "target/mapkind.h"
 
-#define MIB	    (1ull << 20)
-#define ARENA_BYTES (64 * MIB) /* glibc: HEAP_MAX_SIZE, 2 * DEFAULT_MMAP_THRESHOLD_MAX on 64 bits  \
-				*/
+#define MIB (1ull << 20)
+#define ARENA_BYTES                                                                                \
+	(64 * MIB) /* glibc: HEAP_MAX_SIZE, 2 * DEFAULT_MMAP_THRESHOLD_MAX on 64 bits              \
+		    */
 #define STACK_MAX (64 * MIB)
 #define GUARD_MAX (1 * MIB)
 #define BSS_MAX	  (16 * MIB)
@@ -137,16 +138,25 @@ static bool is_stack(const struct sonde_smaps *maps, size_t i, const struct sond
 		return false;
 	if (any_in(h->sp, h->n_sp, m->start, m->end))
 		return guard || size_of(m) <= STACK_MAX / 4;
-	return guard && maps->m[i].flags & SONDE_SMAP_NOHUGE;
+	return guard && maps->m[i].flags & SONDE_SMAP_NOHUGE && size_of(m) <= STACK_MAX / 4;
 }
 
-/* .bss follows its file's writable segment. */
+/* .bss follows the writable segment of a program or library, whose code is mapped below it. Any
+ * other file may have an anonymous mapping above it by chance. */
 static bool is_bss(const struct sonde_smaps *maps, size_t i)
 {
 	const struct sonde_map *below = neighbour(maps, i, -1);
 
-	return below && below->path[0] == '/' && below->w && !below->shared &&
-	       size_of(&maps->m[i].map) <= BSS_MAX;
+	if (!below || below->path[0] != '/' || !below->w || below->shared ||
+	    size_of(&maps->m[i].map) > BSS_MAX)
+		return false;
+	for (size_t j = i - 1; !strcmp(maps->m[j].map.path, below->path); j--) {
+		if (maps->m[j].map.x)
+			return true;
+		if (!j)
+			break;
+	}
+	return false;
 }
 
 static enum sonde_map_kind kind_of(const struct sonde_smaps *maps, size_t i,

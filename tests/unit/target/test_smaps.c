@@ -203,10 +203,15 @@ static void test_bss(void **state)
 	struct sonde_mapkind_hints h = {0};
 
 	(void)state;
-	assert_kinds("55a000000000-55a000001000 rw-p 00000000 fe:00 9 /usr/bin/x\n"
-		     "55a000001000-55a000002000 rw-p 00000000 00:00 0 \n"
-		     "55a000002000-55a000003000 ---p 00000000 00:00 0 \n",
-		     &h, "fdm");
+	assert_kinds("55a000000000-55a000001000 r-xp 00000000 fe:00 9 /usr/bin/x\n"
+		     "55a000001000-55a000002000 rw-p 00001000 fe:00 9 /usr/bin/x\n"
+		     "55a000002000-55a000003000 rw-p 00000000 00:00 0 \n"
+		     "55a000003000-55a000004000 ---p 00000000 00:00 0 \n",
+		     &h, "ffdm");
+	/* Above a file that is no program it is there by chance. */
+	assert_kinds("55a000001000-55a000002000 rw-p 00001000 fe:00 9 /index/docs.spp\n"
+		     "55a000002000-55a000003000 rw-p 00000000 00:00 0 \n",
+		     &h, "fm");
 }
 
 static void test_labels(void **state)
