@@ -15,6 +15,7 @@
 #define AUTO_MAX_NS   (50 * SONDE_NS_PER_MS)
 #define AUTO_EVERY_NS (10 * SONDE_NS_PER_SEC)
 #define NS_PER_GIB    (22 * SONDE_NS_PER_MS) /* measured: base pages, the dear case */
+#define LARGE_TAIL    (64u << 10)
 #define TOP_FILES     10
 #define MAX_SERIES    24 /* names of one metric and target */
 
@@ -66,6 +67,14 @@ static void free_hints(struct sonde_mapkind_hints *h)
 	free((void *)h->shmem_dev);
 }
 
+/* All of it but what may have been merged with its end, such as a thread's TLS. */
+static bool is_large(struct sonde_mchunk *c, const struct sonde_map *m)
+{
+	uint64_t size = m->end - m->start, covered = sonde_mchunk_covered(c, m->start, m->end);
+
+	return covered && size - covered <= LARGE_TAIL;
+}
+
 /* The target's memory is read for this, which --passive forbids. */
 static void find_large(const struct sonde_target *t, const struct sonde_smaps *maps,
 		       enum sonde_map_kind *kinds)
@@ -76,8 +85,7 @@ static void find_large(const struct sonde_target *t, const struct sonde_smaps *m
 		return;
 	for (size_t i = 0; i < maps->n; i++)
 		if (kinds[i] == SONDE_MAP_MMAP && !maps->m[i].map.path[0] && maps->m[i].rss &&
-		    maps->m[i].map.w &&
-		    sonde_mchunk_covers(&c, maps->m[i].map.start, maps->m[i].map.end))
+		    maps->m[i].map.w && is_large(&c, &maps->m[i].map))
 			kinds[i] = SONDE_MAP_LARGE;
 	sonde_mchunk_fini(&c);
 }

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/uio.h>
 
@@ -53,21 +54,21 @@ static bool read_header(struct sonde_mchunk *c, uint64_t at, uint64_t header[2])
 	return process_vm_readv(c->pid, &to, 1, &from, 1, 0) == 16;
 }
 
-bool sonde_mchunk_covers(struct sonde_mchunk *c, uint64_t start, uint64_t end)
+uint64_t sonde_mchunk_covered(struct sonde_mchunk *c, uint64_t start, uint64_t end)
 {
-	uint64_t header[2];
+	uint64_t at = start, header[2];
 
-	while (start < end) {
+	while (at < end) {
 		uint64_t size;
 
-		if (!read_header(c, start, header))
-			return false;
+		if (!read_header(c, at, header))
+			break;
 		size = header[1] & ~(uint64_t)FLAGS;
 		/* A chunk of an aligned request counts its lead in the first word: not followed. */
 		if (header[0] || (header[1] & FLAGS) != IS_MMAPPED || !size || size % PAGE ||
-		    size > end - start)
-			return false;
-		start += size;
+		    size > end - at)
+			break;
+		at += size;
 	}
-	return true;
+	return at - start;
 }

@@ -6,7 +6,6 @@
 #ifndef SONDE_TARGET_MCHUNK_H
 #define SONDE_TARGET_MCHUNK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -19,7 +18,7 @@ struct sonde_mchunk {
 /* 0 or -errno. */
 int sonde_mchunk_init(struct sonde_mchunk *c, pid_t pid);
 void sonde_mchunk_fini(struct sonde_mchunk *c);
-/* Chunks of malloc's, one behind the other, fill [start, end). */
-bool sonde_mchunk_covers(struct sonde_mchunk *c, uint64_t start, uint64_t end);
+/* How many bytes from @start on are chunks of malloc's, one behind the other, up to @end. */
+uint64_t sonde_mchunk_covered(struct sonde_mchunk *c, uint64_t start, uint64_t end);
 
 #endif

@@ -306,11 +306,12 @@ static void test_big_chunks(void **state)
 	*(volatile char *)chunk = 1;
 	*(volatile char *)direct = 1;
 	assert_int_equal(sonde_mchunk_init(&c, getpid()), 0);
-	assert_true(sonde_mchunk_covers(&c, begin, begin + bytes + 4096));
-	assert_false(sonde_mchunk_covers(&c, begin, begin + bytes));
-	assert_false(sonde_mchunk_covers(&c, (uintptr_t)direct, (uintptr_t)direct + bytes));
+	assert_int_equal(sonde_mchunk_covered(&c, begin, begin + bytes + 4096), bytes + 4096);
+	/* It does not end within what is asked about: it is no chunk of that mapping. */
+	assert_int_equal(sonde_mchunk_covered(&c, begin, begin + bytes), 0);
+	assert_int_equal(sonde_mchunk_covered(&c, (uintptr_t)direct, (uintptr_t)direct + bytes), 0);
 	c.left = 0;
-	assert_false(sonde_mchunk_covers(&c, begin, begin + bytes + 4096));
+	assert_int_equal(sonde_mchunk_covered(&c, begin, begin + bytes + 4096), 0);
 	sonde_mchunk_fini(&c);
 	munmap(direct, bytes);
 	free(chunk);
