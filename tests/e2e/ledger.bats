@@ -36,25 +36,33 @@ smaps_sums() { # PID
 			if (name != "" && rss > anon) sum[name] += (rss - anon) * 1024
 			rss = anon = 0
 		}
+		function label(name, base) {
+			sub(/ \(deleted\)$/, "", name)
+			if (name == "/dev/zero") return "anonymous"
+			if (name ~ /^\/(memfd:|SYSV)/) return substr(name, 2)
+			if (name ~ /^\/(dev\/shm|run)\//) return name
+			base = name
+			sub(/.*\//, "", base)
+			if (base ~ /.\.so($|\.)/) return ".so"
+			if (name in code) return "(program)"
+			if (base !~ /^.+\.[^.]+$/) return "(none)"
+			sub(/.*\./, ".", base)
+			return base
+		}
 		/^[0-9a-f]+-[0-9a-f]+ / {
 			flush()
 			name = $0
 			sub(/^([^ ]+ +)([^ ]+ +)([^ ]+ +)([^ ]+ +)([^ ]+ *)/, "", name)
-			sub(/ \(deleted\)$/, "", name)
-			if (name == "/dev/zero") name = "anonymous"
-			else if (name ~ /^\/(memfd:|SYSV)/) name = substr(name, 2)
-			else if (name !~ /^\/(dev\/shm|run)\//) {
-				base = name
-				sub(/.*\//, "", base)
-				if (base ~ /.\.so($|\.)/) name = ".so"
-				else if (base ~ /^.+\.[^.]+$/) { sub(/.*\./, ".", base); name = base }
-				else if (name != "") name = "(none)"
-			}
+			if ($2 ~ /x/) code[name] = 1
 			next
 		}
 		/^Rss:/ { rss = $2 }
 		/^Anonymous:/ { anon = $2 }
-		END { flush(); for (n in sum) printf "%s %d\n", n, sum[n] }
+		END {
+			flush()
+			for (n in sum) by[label(n)] += sum[n]
+			for (n in by) printf "%s %d\n", n, by[n]
+		}
 	' "/proc/$1/smaps" | sort
 }
 

@@ -28,6 +28,7 @@ void sonde_memory_figures_init(struct sonde_memory_figures *f)
 		.anon = NAN,
 		.file = NAN,
 		.shmem = NAN,
+		.file_data = NAN,
 		.allocator = NAN,
 		.lazyfree = NAN,
 		.anon_huge = NAN,
@@ -134,15 +135,16 @@ static void next(struct sonde_finding *f, const struct sonde_memory_figures *in,
 /* The index of a search daemon; files and shared memory of any other. */
 static void ask_index(const struct sonde_memory_figures *f, struct sonde_diagnosis *d)
 {
-	double share = or0(f->file) + or0(f->shmem);
+	double files = known(f->file_data) ? f->file_data : f->file, share = files + f->shmem;
 	const char *q = f->search_daemon ? "Index?" : "Files, shared?";
 
-	if (!known(f->file) || !known(f->shmem))
+	if (!known(share))
 		return;
 	add(d, SONDE_CAUSE_INDEX,
 	    percent(f, share) >= 100 * DOMINATES ? SONDE_FOUND_YES : SONDE_FOUND_NO, q,
 	    "%.0f %% of RSS: shared memory %s, files %s%s%s", percent(f, share), B(f->shmem),
-	    B(f->file), *f->file_parts ? " " : "", f->file_parts);
+	    B(files), known(f->file_data) ? *f->file_parts ? " " : "" : ", programs included",
+	    f->file_parts);
 }
 
 /* Live is known: what is resident beyond it has a cause that can be narrowed. */

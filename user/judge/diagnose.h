@@ -13,6 +13,7 @@
 /* Bytes, of all targets together; NAN: not known. */
 struct sonde_memory_figures {
 	double rss, anon, file, shmem;
+	double file_data; /* of file: neither programs nor libraries                         */
 	double allocator; /* private anonymous memory that may be the allocator's            */
 	double lazyfree, anon_huge;
 	double live;	    /* handed out by the allocator and not yet given back: all of it   */

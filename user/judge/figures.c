@@ -74,6 +74,25 @@ static double seconds_between(const struct sonde_snapshot *s)
 	return to > from ? (double)(to - from) / (double)SONDE_NS_PER_SEC : 0;
 }
 
+static bool is_data(const struct sonde_snap_metric *m)
+{
+	return !strcmp(m->desc->name, "rss.file_ext") && m->present &&
+	       strcmp(m->label, "(program)") && strcmp(m->label, ".so");
+}
+
+static double file_data(const struct sonde_snapshot *s)
+{
+	double sum = 0;
+
+	/* Nothing of that name: the mappings were not read. */
+	if (isnan(figure(s, "rss.file_ext", NULL, LAST)))
+		return NAN;
+	for (size_t i = 0; i < s->n_metrics; i++)
+		if (is_data(&s->metrics[i]))
+			sum += s->metrics[i].last;
+	return sum;
+}
+
 /* The biggest extensions: "(.spd 6.10 GiB, .spp 3.00 GiB)"; programs and libraries are no news. */
 static void file_parts(const struct sonde_snapshot *s, char *buf, size_t size)
 {
@@ -83,8 +102,7 @@ static void file_parts(const struct sonde_snapshot *s, char *buf, size_t size)
 	for (size_t i = 0; i < s->n_metrics; i++) {
 		const struct sonde_snap_metric *m = &s->metrics[i];
 
-		if (strcmp(m->desc->name, "rss.file_ext") || !m->present || m->last <= 0 ||
-		    m->label[0] != '.' || !strcmp(m->label, ".so"))
+		if (!is_data(m) || m->last <= 0)
 			continue;
 		for (size_t k = 0; k < EXT_SHOWN; k++) {
 			const struct sonde_snap_metric *other = top[k];
@@ -130,6 +148,7 @@ void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out)
 	f->anon = figure(s, "rss.anon", "", LAST);
 	f->file = figure(s, "rss.file", "", LAST);
 	f->shmem = figure(s, "rss.shmem", "", LAST);
+	f->file_data = file_data(s);
 	f->allocator = allocator_bytes(s, f->anon);
 	f->lazyfree = figure(s, "rss.lazyfree", "", LAST);
 	f->anon_huge = figure(s, "rss.anon_huge", "", LAST);

@@ -5,6 +5,7 @@
  * just behind status and takes time; how far RSS moved meanwhile bounds what is unexplained.
  */
 #include <errno.h>
+#include <stdio.h>
 
 #include "core/mem.h"
 #include "lens/rss_priv.h"
@@ -92,46 +93,64 @@ static void find_large(const struct sonde_target *t, const struct sonde_smaps *m
 
 /* What of a mapping is not private copies: shared memory, or pages of a file. */
 static int add_shared(struct rss_target *t, const struct sonde_smap *m, enum sonde_map_kind kind,
-		      uint64_t bytes)
+		      bool program, uint64_t bytes)
 {
 	char label[4096], ext[32];
 	int err;
 
-	if (!bytes)
-		return 0;
 	sonde_map_label(&m->map, kind, label, sizeof(label));
 	if (sonde_map_kind_is_shmem(kind))
 		return rss_tally_add(&t->shmem, label, bytes);
+	sonde_path_ext(label, ext, sizeof(ext));
+	if (program && strcmp(ext, ".so"))
+		snprintf(ext, sizeof(ext), "(program)");
 	err = rss_tally_add(&t->path, label, bytes);
-	return err ? err : rss_tally_add(&t->ext, sonde_path_ext(label, ext, sizeof(ext)), bytes);
+	return err ? err : rss_tally_add(&t->ext, ext, bytes);
+}
+
+/* Does the file's run of mappings, which begins at @i, hold code? *end: behind the run. */
+static bool has_code(const struct sonde_smaps *maps, size_t i, size_t *end)
+{
+	const char *path = maps->m[i].map.path;
+	bool code = false;
+
+	for (; i < maps->n && !strcmp(maps->m[i].map.path, path); i++)
+		code |= maps->m[i].map.x;
+	*end = i;
+	return code;
+}
+
+static void add_rows(struct ledger *l, const struct sonde_smap *m, enum sonde_map_kind kind)
+{
+	uint64_t anon = m->anonymous < m->rss ? m->anonymous : m->rss;
+	bool is_anon = sonde_map_kind_is_anon(kind);
+
+	l->sum += m->rss;
+	l->anon_huge += m->anon_huge;
+	l->lazyfree += m->lazyfree;
+	l->swap[is_anon || m->map.shared ? kind : SONDE_MAP_DATA] += m->swap;
+	l->rows[is_anon ? kind : SONDE_MAP_DATA] += anon;
+	/* [vdso] and other special pages are the kernel's: RssFile has them. */
+	l->rows[is_anon ? SONDE_MAP_FILE : kind] += m->rss - anon;
 }
 
 static int sum_up(struct rss_target *t, const struct sonde_smaps *maps,
 		  const enum sonde_map_kind *kinds, struct ledger *l)
 {
+	bool program = false;
+	size_t run_end = 0;
 	int err = 0;
 
 	for (size_t i = 0; i < maps->n && !err; i++) {
 		const struct sonde_smap *m = &maps->m[i];
-		uint64_t anon = m->anonymous < m->rss ? m->anonymous : m->rss;
-		bool anon_kind = sonde_map_kind_is_anon(kinds[i]);
-		enum sonde_map_kind copies = anon_kind ? kinds[i] : SONDE_MAP_DATA;
 
-		l->sum += m->rss;
-		l->anon_huge += m->anon_huge;
-		l->lazyfree += m->lazyfree;
-		l->swap[anon_kind	? kinds[i]
-			: m->map.shared ? kinds[i]
-					: SONDE_MAP_DATA] += m->swap;
-		l->rows[copies] += anon;
-		/* [vdso] and other special pages are the kernel's: RssFile has them. */
-		if (anon_kind)
-			l->rows[SONDE_MAP_FILE] += m->rss - anon;
-		else
-			l->rows[kinds[i]] += m->rss - anon;
-		if (m->map.path[0])
-			err = add_shared(t, m, anon_kind ? SONDE_MAP_FILE : kinds[i],
-					 m->rss - anon);
+		if (i == run_end)
+			program = has_code(maps, i, &run_end);
+		add_rows(l, m, kinds[i]);
+		if (m->map.path[0] && m->rss > m->anonymous)
+			err = add_shared(
+				t, m, sonde_map_kind_is_anon(kinds[i]) ? SONDE_MAP_FILE : kinds[i],
+				program, m->rss - m->anonymous);
 	}
 	return err;
 }

@@ -214,6 +214,8 @@ static void print_beside(const struct view *v)
 	beside(v, "locked (in RSS)", "rss.locked", false, &any);
 	if (any)
 		fputc('\n', v->out);
+	if (absent(v, "rss.swap", ""))
+		fprintf(v->out, "  beside RSS: swap absent: %s\n", absent(v, "rss.swap", ""));
 	names(v, "swap of", "rss.ledger_swap");
 	if (!isnan(last(v, "rss.held_system", NULL)) && last(v, "rss.held_system", NULL) > 0)
 		fprintf(v->out, "  system-wide: %s of huge pages are mapped in part%s%s\n",

@@ -90,6 +90,11 @@ static void test_index_dominates(void **state)
 	says(&f, SONDE_CAUSE_INDEX, SONDE_FOUND_YES, "(.spd 6.1 GiB)");
 	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, "at most 8.48 GiB (15 %)");
 	says(&f, SONDE_CAUSE_LEAK, SONDE_FOUND_CANNOT_TELL, "cannot tell from 30 s");
+	/* Programs and libraries are no index. */
+	f.file_data = 9.2 * GB;
+	says(&f, SONDE_CAUSE_INDEX, SONDE_FOUND_YES, "51 % of RSS");
+	f.file_data = 0;
+	says(&f, SONDE_CAUSE_INDEX, SONDE_FOUND_NO, "36 % of RSS");
 	sonde_diagnose(&f, &d);
 	assert_string_equal(d.f[0].question, "Index?");
 	assert_string_equal(find(&d, SONDE_CAUSE_LEAK)->next, "sonde record -p 812 -d 6h");
