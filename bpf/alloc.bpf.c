@@ -59,6 +59,9 @@ struct {
 
 const volatile struct sonde_alloc_geometry geometry SEC(".rodata.alloc") = {.targets = 1};
 
+/* Set when every link is there: a chunk must not be seen handed out but not given back, or reverse. */
+volatile __u32 started;
+
 /*
  * A note from entry to return, one word: bytes of the chunk that realloc was given, or the address
  * where posix_memalign will put its result (both below 2^47), and what the return must know.
@@ -99,7 +102,7 @@ static __always_inline bool ours(void)
 {
 	struct sonde_control *c = gate_control();
 
-	if (!c || !c->ready)
+	if (!c || !c->ready || !started)
 		return false;
 	if (c->only_tid && c->only_tid != (__u32)bpf_get_current_pid_tgid())
 		return false;
@@ -382,6 +385,8 @@ int alloc_return(struct pt_regs *ctx)
 	struct alloc_thread *t = thread_find();
 	__u64 sp = PT_REGS_SP(ctx) - sizeof(__u64);
 
+	if (!gate_is_target(SONDE_ALLOC_COOKIE_TARGET(cookie)))
+		return 0;
 	if (!t || !t->sp) {
 		if (ours())
 			count_drop(SONDE_LENS_ALLOC, SONDE_DROP_NO_ENTRY);

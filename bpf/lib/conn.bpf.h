@@ -8,6 +8,7 @@
 #define SONDE_BPF_CONN_H
 
 #include "lib/emit.bpf.h"
+#include <bpf/bpf_endian.h>
 #include "sonde/query.h"
 
 struct {
@@ -20,28 +21,34 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SONDE_QUERY_COUNTER__MAX);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct sonde_query_counts);
 } query_counts SEC(".maps");
 
-static __always_inline void query_count(enum sonde_query_counter which, __u64 n)
+static __always_inline struct sonde_query_counts *query_counts_here(void)
 {
-	__u32 key = which;
-	__u64 *v = bpf_map_lookup_elem(&query_counts, &key);
+	__u32 zero = 0;
 
-	if (v)
-		__sync_fetch_and_add(v, n);
+	return bpf_map_lookup_elem(&query_counts, &zero);
 }
 
-static __always_inline void query_hist(__u32 row, __u64 ns)
+static __always_inline void query_count(enum sonde_query_counter which)
+{
+	struct sonde_query_counts *n = query_counts_here();
+
+	if (n)
+		__sync_fetch_and_add(&n->v[which], 1);
+}
+
+static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 row, __u64 ns)
 {
 	struct sonde_query_hist *h = bpf_map_lookup_elem(&query_hists, &row);
 	__u32 i = sonde_hist_index(ns);
 
-	if (!h || i >= SONDE_HIST_BUCKETS)
+	if (!h || i >= SONDE_HIST_BUCKETS || row >= SONDE_QUERY_ROW__MAX)
 		return;
-	__sync_fetch_and_add(&h->sum, ns);
+	__sync_fetch_and_add(&counts->sum[row], ns);
 	__sync_fetch_and_add(&h->buckets[i], 1);
 }
 
@@ -56,7 +63,9 @@ static __always_inline void conn_env_drop(enum sonde_drop cause)
 }
 
 #define conn_env_loop(n, step, walk) bpf_loop(n, step, walk, 0)
-#define CONN_NOINLINE		     __attribute__((noinline))
+#define CONN_NOINLINE		     static __attribute__((noinline))
+/* Not static: the verifier then checks it once, and not for every way that leads to it. */
+#define CONN_GLOBAL __attribute__((noinline))
 
 struct sonde_conn;
 static __always_inline void conn_env_emit(struct sonde_conn *c);
@@ -71,6 +80,9 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 
 	if (!t || t->conn != s->conn || t->seq != s->seq) {
 		s->flags |= SONDE_SPAN_F_HOPPED;
+		s->alloc_bytes = s->alloc_calls = s->faults = s->fault_ns = 0;
+		s->handler_ns = s->found = 0;
+		s->handler_wall_ms = s->handler_hits = 0;
 		return;
 	}
 	s->alloc_bytes = t->alloc_bytes;
@@ -88,46 +100,65 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 	t->seq = 0;
 }
 
-static __always_inline void conn_account(const struct sonde_ev_span *s, __u64 duration)
+/* Is this request SQL, so that a statement handler should see it? */
+static __always_inline bool conn_is_sql(const struct sonde_ev_span *s)
 {
-	query_count(SONDE_QUERY_SPANS, 1);
-	query_count(SONDE_QUERY_BYTES_IN, s->bytes_in);
-	query_count(SONDE_QUERY_BYTES_OUT, s->bytes_out);
-	if (s->command == (s->proto == SONDE_PROTO_MYSQL ? SONDE_MYSQL_QUERY : SONDE_API_SPHINXQL))
-		query_count(SONDE_QUERY_TEXT_SPANS, 1);
-	if (s->status == SONDE_SPAN_NO_REPLY) {
-		query_count(SONDE_QUERY_NO_REPLY, 1);
-		return;
-	}
-	if (s->status == SONDE_SPAN_ABORTED) {
-		query_count(SONDE_QUERY_ABORTED, 1);
-		return;
-	}
+	return s->command ==
+	       (s->proto == SONDE_PROTO_MYSQL ? SONDE_MYSQL_QUERY : SONDE_API_SPHINXQL);
+}
+
+static __always_inline void conn_count(struct sonde_conn *c, struct sonde_query_counts *n)
+{
+	const struct sonde_ev_span *s = &c->span;
+
+	__sync_fetch_and_add(&n->v[SONDE_QUERY_SPANS], 1);
+	__sync_fetch_and_add(&n->v[SONDE_QUERY_BYTES_IN], s->bytes_in);
+	__sync_fetch_and_add(&n->v[SONDE_QUERY_BYTES_OUT], s->bytes_out);
+	__sync_fetch_and_add(&n->v[SONDE_QUERY_RUNS], c->runs);
+	c->runs = 0;
+	if (conn_is_sql(s))
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_TEXT_SPANS], 1);
 	if (s->status == SONDE_SPAN_ERROR)
-		query_count(SONDE_QUERY_ERRORS, 1);
-	query_count(SONDE_QUERY_STATEMENTS, s->statements);
-	query_hist(sonde_query_class(s->proto, s->command), duration);
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_ERRORS], 1);
+	if (s->status == SONDE_SPAN_NO_REPLY)
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_NO_REPLY], 1);
+	else if (s->status == SONDE_SPAN_ABORTED)
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_ABORTED], 1);
+	else
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_STATEMENTS], s->statements);
+}
+
+static __always_inline void conn_measure(const struct sonde_ev_span *s,
+					 struct sonde_query_counts *n, __u64 duration)
+{
+	if (s->status == SONDE_SPAN_NO_REPLY || s->status == SONDE_SPAN_ABORTED)
+		return;
+	query_hist(n, sonde_query_class(s->proto, s->command), duration);
 	if (!(s->flags & SONDE_SPAN_F_NO_WAIT))
-		query_hist(SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
+		query_hist(n, SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
 	if (s->first_ns >= s->start_ns)
-		query_hist(SONDE_QUERY_ROW_SERVICE, s->first_ns - s->start_ns);
+		query_hist(n, SONDE_QUERY_ROW_SERVICE, s->first_ns - s->start_ns);
 }
 
 static __always_inline void conn_env_emit(struct sonde_conn *c)
 {
 	struct sonde_ev_span *s = &c->span;
+	struct sonde_query_counts *counts = query_counts_here();
 	__u64 begin = s->arrival_ns ? s->arrival_ns : s->start_ns, duration;
 	__u32 n = s->text_len;
 
 	duration = s->last_ns > begin ? s->last_ns - begin : 0;
 	conn_collect(s);
-	conn_account(s, duration);
+	if (counts) {
+		conn_count(c, counts);
+		conn_measure(s, counts, duration);
+	}
 	if (!cfg.span_events)
 		return;
 	/* A PREPARE is always told: without it an EXECUTE has no text. */
 	if (cfg.slower_than_ns && duration < cfg.slower_than_ns &&
 	    !(s->proto == SONDE_PROTO_MYSQL && s->command == SONDE_MYSQL_PREPARE)) {
-		query_count(SONDE_QUERY_SLOW_SKIPPED, 1);
+		query_count(SONDE_QUERY_SLOW_SKIPPED);
 		return;
 	}
 	if (n > SONDE_TEXT_BYTES)
@@ -162,6 +193,30 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	t->begin_ns = s->request_end_ns;
 	t->conn = s->conn;
 	t->seq = s->seq;
+}
+
+/* ---- the other end ---- */
+
+#define AF_UNIX	 1
+#define AF_INET	 2
+#define AF_INET6 10
+
+/* Whom the connection is with; @sk may be any kernel address of a socket. */
+static __always_inline void conn_peer(struct sonde_conn *c, struct sock *sk)
+{
+	struct sonde_ev_span *s = &c->span;
+
+	s->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (s->family == AF_UNIX) {
+		c->flags |= SONDE_CONN_UNIX;
+		return;
+	}
+	s->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	s->peer_port = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	if (s->family == AF_INET)
+		BPF_CORE_READ_INTO((__u32 *)s->peer_addr, sk, __sk_common.skc_daddr);
+	else
+		BPF_CORE_READ_INTO((struct in6_addr *)s->peer_addr, sk, __sk_common.skc_v6_daddr);
 }
 
 /* ---- the server's buffer ---- */

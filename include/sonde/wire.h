@@ -158,18 +158,18 @@ SONDE_WIRE_INLINE bool sonde_wire_is_http(const sonde_u8 *p)
 
 /*
  * What a connection that was open before attach speaks, from the first bytes of what looks like a
- * request: @have bytes at @p (4 or more). The two protocols exclude each other: read as MySQL, a
- * SphinxAPI header has a sequence number, or command 0 (bodies below 16 MiB).
+ * request: @have bytes at @p (4 or more). Read as MySQL, a SphinxAPI header has a sequence number
+ * or command 0, unless its version ends in 00 and its body has 16 MiB or more: called MySQL here.
  */
 SONDE_WIRE_INLINE enum sonde_proto sonde_wire_guess(const sonde_u8 *p, sonde_u32 have)
 {
+	bool header = sonde_mysql_is_request_header(p);
+
+	if (header && (have == SONDE_MYSQL_HEADER || sonde_mysql_is_command(p[4])))
+		return SONDE_PROTO_MYSQL;
 	if (have >= SONDE_API_HEADER && sonde_api_is_request(p))
 		return SONDE_PROTO_SPHINXAPI;
-	if (!sonde_mysql_is_request_header(p))
-		return SONDE_PROTO_UNKNOWN;
-	if (have > SONDE_MYSQL_HEADER && !sonde_mysql_is_command(p[4]))
-		return SONDE_PROTO_UNKNOWN;
-	return SONDE_PROTO_MYSQL;
+	return SONDE_PROTO_UNKNOWN;
 }
 
 enum sonde_mysql_packet {

@@ -94,7 +94,8 @@ static int attach(struct run *r)
 	int err = sonde_engine_target_add(r->engine, (uint32_t)r->targets.t[0].pid, 0);
 
 	err = err ? err : sonde_engine_attach(r->engine, &r->plan, -1, BEAT_NS, 0, NULL);
-	return err ? err : sonde_engine_activate(r->engine);
+	err = err ? err : sonde_engine_activate(r->engine);
+	return err || r->empty ? err : r->ctx.lens->start(&r->ctx);
 }
 
 static void print_links(const struct run *r)

@@ -226,3 +226,43 @@ preload() { # GLOB
 	grep '^alloc.live||absent: ' "$T/seen"
 	nothing_dropped
 }
+
+@test "sonde stat: every figure is the program's, and live bytes start when all probes are there" {
+	"$B/harness/allocwork" calls 56 <"$T/go" >"$T/work" 3>&- &
+	work_pid=$!
+	exec 8>"$T/go"
+	until_line "$T/work" ^ready "$work_pid"
+	"$B/sonde" stat -p "$work_pid" --lens alloc,rss,query --alloc-mode exact --yes -d 10m -i 100ms \
+		--json >"$T/out" 2>"$T/err" 3>&- 8>&- &
+	watch_pid=$!
+	until_line "$T/out" interval "$watch_pid" || { cat "$T/err"; false; }
+	echo >&8
+	until_line "$T/work" ^done "$work_pid"
+	kill -INT "$watch_pid"
+	wait "$watch_pid"
+	watch_pid=
+	exec 8>&-
+	tail -n 1 "$T/out" | jq -r '.metrics[] | select(.name | startswith("alloc.")) |
+		"\(.name)|\(.label // "")|\(.value)"' >"$T/seen"
+	equal_to_truth
+	[ "$(seen live "")" = 0 ]
+	[ "$(seen handed_out "")" = "$(seen given_back "")" ]
+	tail -n 1 "$T/out" | jq -e '[.drops | keys[] | select(startswith("alloc"))] == []'
+}
+
+# A busy target: malloc and free in turn, so at most one block a thread is live at any time.
+@test "sonde stat: attaching to a busy program leaves no block half counted" {
+	"$B/harness/allocwork" loop >"$T/work" 3>&- &
+	work_pid=$!
+	until_line "$T/work" ^ready "$work_pid"
+	for i in 1 2 3; do
+		"$B/sonde" stat -p "$work_pid" --lens alloc,rss,query --alloc-mode exact --yes -d 300ms \
+			--json >"$T/out" 2>"$T/err" 3>&-
+		tail -n 1 "$T/out" >"$T/json"
+		live=$(jq '.metrics[] | select(.name == "alloc.live") | .value' "$T/json")
+		calls=$(jq '[.metrics[] | select(.name == "alloc.calls") | .value] | add' "$T/json")
+		echo "live $live after $calls calls"
+		[ "$calls" -gt 1000 ]
+		[ "${live#-}" -le 2064 ] # one block at either end
+	done
+}

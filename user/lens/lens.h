@@ -75,6 +75,9 @@ struct sonde_lens {
 	int (*configure)(struct sonde_lens_ctx *ctx, struct bpf_object *obj);
 	/* After load, before attach. Makes ctx->priv, seeds maps. */
 	int (*init)(struct sonde_lens_ctx *ctx);
+	/* Everything is attached and recording begins: a lens whose figures would be wrong with only
+	 * part of its links counts from here. Optional. */
+	int (*start)(struct sonde_lens_ctx *ctx);
 	/* The targets changed (restart, exec, new child): seed again what init seeded. Optional. */
 	int (*retarget)(struct sonde_lens_ctx *ctx);
 	/* One ring record whose header names this lens. Optional. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The target's mappings. Files are opened through /proc/PID/map_files/A-B, which needs no path lookup:
- * it works across mount namespaces and for files that were deleted or replaced.
+ * The target's mappings. A mapped file is an inode: it is opened by its path where that still leads to
+ * the inode, by the path in the target's mount namespace, or through /proc/PID/map_files/A-B, which
+ * needs no path and so works for files that were deleted or replaced.
  */
 #ifndef SONDE_TARGET_MAPS_H
 #define SONDE_TARGET_MAPS_H

@@ -75,7 +75,16 @@ struct bpf_raw_tracepoint_args {
 
 struct mm_struct;
 
+struct file;
+struct fdtable {
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct task_struct {
+	struct files_struct *files;
 	pid_t pid;
 	pid_t tgid;
 	struct task_struct *group_leader;

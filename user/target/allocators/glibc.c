@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * glibc's malloc. realloc() calls malloc() for a null pointer and free() for a size of 0, so the
- * program at realloc leaves these two cases to them; nothing else in the set calls another member.
- * operator new and reallocarray() end in malloc and realloc: they are no operations of their own.
+ * glibc's malloc. Some members of the set run another one: realloc() malloc() for a null pointer and
+ * free() for a size of 0, memalign() malloc() for a small alignment. The alloc lens recognises the inner
+ * call by the thread's stack. operator new and reallocarray() end in malloc and realloc: the lens adds
+ * them, since they lie in other files or are called by name only.
  */
 #include <stdio.h>
 #include <string.h>

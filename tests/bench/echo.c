@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The smallest server that speaks MySQL: one epoll thread, every COM_QUERY answered with the same
+ * small result set by one send. It does nothing else, so what observing it costs is seen best.
+ * Prints its port, and at SIGTERM how many queries it answered and the CPU time that took.
+ *
+ *   echo [--rows N] [--splits N] [--mute]      N rows of 8 bytes; the answer in N sends; or none at all
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MAX_FDS 1024
+
+struct client {
+	uint8_t buf[65536];
+	size_t have;
+	bool logged_in;
+};
+
+static struct client *clients[MAX_FDS];
+static uint8_t answer[65536];
+static size_t answer_len;
+static unsigned splits = 1;
+static bool mute;
+static unsigned long long answered;
+static volatile sig_atomic_t stop;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	stop = 1;
+}
+
+static void die(const char *what)
+{
+	fprintf(stderr, "echo: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void packet(uint8_t seq, const void *payload, size_t len)
+{
+	uint8_t *p = answer + answer_len;
+
+	p[0] = len & 255;
+	p[1] = len >> 8 & 255;
+	p[2] = 0;
+	p[3] = seq;
+	memcpy(p + 4, payload, len);
+	answer_len += 4 + len;
+}
+
+/* One column, @rows rows, EOF packets: as searchd answers. */
+static void make_answer(unsigned rows)
+{
+	uint8_t seq = 1;
+
+	packet(seq++, "\1", 1);
+	packet(seq++, "\3def\0\0\0\2id\0\x0c\x21\0\x0b\0\0\0\3\0\0\0\0\0", 23);
+	packet(seq++, "\xfe\0\0\2\0", 5);
+	for (unsigned i = 0; i < rows; i++)
+		packet(seq++, "\0071234567", 8);
+	packet(seq, "\xfe\0\0\2\0", 5);
+}
+
+static int listen_any(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(a);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 128) ||
+	    getsockname(fd, (struct sockaddr *)&a, &len))
+		die("cannot listen");
+	printf("%u\n", ntohs(a.sin_port));
+	fflush(stdout);
+	return fd;
+}
+
+static void send_all(int fd, const void *p, size_t n)
+{
+	while (n) {
+		ssize_t done = send(fd, p, n, MSG_NOSIGNAL);
+
+		if (done < 0 && errno != EAGAIN && errno != EINTR)
+			return;
+		if (done > 0) {
+			p = (const char *)p + done;
+			n -= (size_t)done;
+		}
+	}
+}
+
+static void greet(int fd)
+{
+	static const char hello[] = "\x4a\0\0\0\x0a"
+				    "5.5.21-echo\0\1\0\0\0abcdefgh\0\x08\x82\x21\2\0\0\0\0\0\0"
+				    "\0\0\0\0\0\0\0\0\0abcdefghijklabcdefghijklm";
+	char out[78] = {0};
+
+	memcpy(out, hello, sizeof(hello) - 1);
+	send_all(fd, out, sizeof(out));
+}
+
+static void accept_one(int ep, int lfd)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+	int one = 1, fd = accept4(lfd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0 || fd >= MAX_FDS)
+		return;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	clients[fd] = calloc(1, sizeof(*clients[fd]));
+	ev.data.fd = fd;
+	if (!clients[fd] || epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
+		die("no memory for a client");
+	greet(fd);
+}
+
+static void reply(int fd, const uint8_t *body)
+{
+	size_t part = (answer_len + splits - 1) / splits;
+
+	if (body[0] == 0x01 || body[0] == 0x19)
+		return;
+	if (body[0] == 0x0e) {
+		send_all(fd, "\7\0\0\1\0\0\0\2\0\0\0", 11);
+		return;
+	}
+	for (size_t at = 0; !mute && at < answer_len; at += part)
+		send_all(fd, answer + at, answer_len - at < part ? answer_len - at : part);
+	answered++;
+}
+
+static void drop(int fd)
+{
+	close(fd);
+	free(clients[fd]);
+	clients[fd] = NULL;
+}
+
+static void serve(int fd)
+{
+	struct client *c = clients[fd];
+	ssize_t n = recv(fd, c->buf + c->have, sizeof(c->buf) - c->have, 0);
+	size_t at = 0;
+
+	if (n <= 0) {
+		if (n == 0 || errno != EAGAIN)
+			drop(fd);
+		return;
+	}
+	c->have += (size_t)n;
+	while (c->have - at >= 4) {
+		uint8_t *p = c->buf + at;
+		size_t len = p[0] | (size_t)p[1] << 8 | (size_t)p[2] << 16;
+
+		if (c->have - at < 4 + len)
+			break;
+		if (c->logged_in)
+			reply(fd, p + 4);
+		else
+			send_all(fd, "\7\0\0\2\0\0\0\2\0\0\0", 11);
+		c->logged_in = true;
+		at += 4 + len;
+	}
+	memmove(c->buf, c->buf + at, c->have - at);
+	c->have -= at;
+}
+
+static double cpu_ns(void)
+{
+	struct rusage ru;
+
+	getrusage(RUSAGE_SELF, &ru);
+	return (double)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) * 1e9 +
+	       (double)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) * 1e3;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {{"rows", required_argument, NULL, 'r'},
+						{"splits", required_argument, NULL, 's'},
+						{"mute", no_argument, NULL, 'm'},
+						{0}};
+	struct sigaction sa = {.sa_handler = on_signal};
+	struct epoll_event ev = {.events = EPOLLIN}, evs[64];
+	unsigned rows = 1;
+	int ep = epoll_create1(EPOLL_CLOEXEC), lfd, opt;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (opt == 'r')
+			rows = (unsigned)atoi(optarg);
+		else if (opt == 's')
+			splits = (unsigned)atoi(optarg);
+		else if (opt == 'm')
+			mute = true;
+		else
+			return 2;
+	}
+	if (rows > 4000 || splits < 1)
+		return 2;
+	make_answer(rows);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
+	lfd = listen_any();
+	ev.data.fd = lfd;
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, lfd, &ev))
+		die("epoll");
+	while (!stop) {
+		int n = epoll_wait(ep, evs, 64, -1);
+
+		for (int i = 0; i < n; i++) {
+			if (evs[i].data.fd == lfd)
+				accept_one(ep, lfd);
+			else
+				serve(evs[i].data.fd);
+		}
+	}
+	printf("{\"answered\":%llu,\"cpu_ns\":%.0f}\n", answered, cpu_ns());
+	return 0;
+}
