@@ -85,7 +85,8 @@ take_all() {
 	within "$(took stacks)" $(($(took stacks) + 5 * 4 * PAGE)) "$(grown rss.ledger stacks)" stacks
 	# libc's data that the work was the first to write.
 	within "$(took data)" $(($(took data) + 16 * PAGE)) "$(grown rss.ledger data)" "program data"
-	within $(($(took mapped) - 4 * PAGE)) $(($(took mapped) + 4 * PAGE)) "$(grown rss.ledger mapped)" mapped
+	within $(($(took mapped) - 4 * PAGE)) $(($(took mapped) + 4 * PAGE)) \
+		"$(grown rss.ledger mapped)" mapped
 	equal "$(took lazyfree)" "$(value "$BATS_TEST_TMPDIR/after" rss.lazyfree)" LazyFree
 	equal "$(took locked)" "$(grown rss.locked "")" "locked memory"
 }

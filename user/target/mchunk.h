@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Tells glibc's large chunks from mappings that a program made itself, by the headers that malloc wrote: reads
- * 16 bytes of the target a chunk, from pages that are present.
+ * Tells glibc's large chunks from mappings that a program made itself, by the headers that malloc
+ * wrote: reads 16 bytes of the target a chunk, from pages that are present.
  */
 #ifndef SONDE_TARGET_MCHUNK_H
 #define SONDE_TARGET_MCHUNK_H
