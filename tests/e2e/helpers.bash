@@ -24,6 +24,10 @@ searchd_up() { # [KEY=VALUE...]: see searchd_start
 
 searchd_down() {
 	[ -n "${SEARCHD_DIR:-}" ] || return 0
+	if ! searchd_is_ours "$SEARCHD_PID" "$SEARCHD_DIR"; then
+		echo "# searchd (pid $SEARCHD_PID) was gone before its time; its log ends:" >&2
+		tail -n 12 "$SEARCHD_DIR/searchd.log" | sed 's/^/# /' >&2
+	fi
 	searchd_stop "$SEARCHD_DIR"
 	rm -rf "$SEARCHD_DIR"
 }
