@@ -11,6 +11,8 @@
 #include "core/mem.h"
 #include "lens/rss_priv.h"
 
+#define MEMCG_EVERY_NS (10 * SONDE_NS_PER_SEC)
+
 static int push_held(struct sonde_lens_ctx *ctx, uint32_t index, const struct sonde_memcg *m,
 		     uint64_t ts_ns)
 {
@@ -84,17 +86,28 @@ static int push_system(struct sonde_lens_ctx *ctx, uint32_t index, struct rss_ta
 	return err;
 }
 
+static size_t first_living(const struct sonde_lens_ctx *ctx)
+{
+	size_t i = 0;
+
+	while (i < ctx->targets->n && ctx->targets->t[i].gone)
+		i++;
+	return i;
+}
+
 int rss_outside_push(struct sonde_lens_ctx *ctx, uint32_t index, struct rss_target *t,
 		     uint64_t ts_ns)
 {
-	/* Once for all targets: it is the system's. */
-	int err = index ? 0 : push_system(ctx, index, t, ts_ns);
+	/* Once for all targets, as one series: it is the system's. */
+	int err = index == first_living(ctx) ? push_system(ctx, 0, t, ts_ns) : 0;
 
 	if (err)
 		return err;
-	if (!t->memcg_known)
+	/* Looked for again now and then: a process may be moved. */
+	if (!t->memcg_known_ns || ts_ns - t->memcg_known_ns > MEMCG_EVERY_NS) {
 		t->memcg_err = sonde_memcg_find(ctx->targets->t[index].pid, &t->memcg);
-	t->memcg_known = true;
+		t->memcg_known_ns = ts_ns;
+	}
 	if (t->memcg_err)
 		return sonde_lens_push_absent(ctx, index, M_MEMCG_USAGE, "", ts_ns,
 					      "no memory cgroup of it is mounted here");

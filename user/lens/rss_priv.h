@@ -55,7 +55,7 @@ struct rss_target {
 	bool extent, large; /* so do these rows of the ledger          */
 	struct sonde_memcg_dir memcg;
 	int memcg_err; /* of finding it; 0: found                 */
-	bool memcg_known;
+	uint64_t memcg_known_ns;
 };
 
 struct rss_state {
