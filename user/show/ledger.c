@@ -148,6 +148,16 @@ static void print_split(const struct view *v)
 			B(bloat));
 }
 
+/* glibc's own are told from the program's; nothing tells those of other allocators. */
+static const char *mapped_title(const struct view *v)
+{
+	const char *name = sonde_meta_find(&v->s->meta, "target.0.allocator");
+
+	if (!name || !*name || !strcmp(name, "glibc"))
+		return "  other mappings";
+	return "  allocator's, and mmap";
+}
+
 static void print_anon(const struct view *v)
 {
 	static const struct {
@@ -157,14 +167,15 @@ static void print_anon(const struct view *v)
 		{"arenas", "  malloc arenas"},
 		{"large", "  malloc's big chunks"},
 		{"named", "  allocator's, by name"},
-		{"mapped", "  other mappings"},
+		{"mapped", NULL},
 		{"stacks", "  stacks"},
 		{"data", "  program data"},
 	};
 
 	row(v, "private anonymous", "rss.anon", "", true);
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++)
-		row(v, rows[i].title, "rss.ledger", rows[i].label, false);
+		row(v, rows[i].title ? rows[i].title : mapped_title(v), "rss.ledger", rows[i].label,
+		    false);
 	if (!isnan(last(v, "rss.anon_huge", "")))
 		row(v, "  (in huge pages)", "rss.anon_huge", "", true);
 	else
