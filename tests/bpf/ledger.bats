@@ -221,3 +221,44 @@ make_cgroup() {
 more_ticks() { # FILE TICKS-BEFORE
 	[ "$(sqlite3 -readonly "$1" 'SELECT count(*) FROM tick')" -gt $(($2 + 2)) ]
 }
+
+twin() { # a second program of another name that has taken all: TWIN
+	rm -f "$BATS_TEST_TMPDIR/twin.out"
+	cp "$searchd_build/harness/ledgerwork" "$DIR/sonde-ledger-twin"
+	"$DIR/sonde-ledger-twin" "$DIR" <"$BATS_TEST_TMPDIR/twin.in" >"$BATS_TEST_TMPDIR/twin.out" 3>&- &
+	TWIN=$!
+	started "$TWIN"
+	echo >&8
+	wait_for 60 grep -q ^done "$BATS_TEST_TMPDIR/twin.out"
+}
+
+has_note() { # FILE TEXT
+	[ "$(sqlite3 -readonly "$1" "SELECT count(*) FROM note WHERE what LIKE '%$2%'")" -gt 0 ]
+}
+
+@test "what exited is in no sum: its successor's RSS is the RSS" {
+	local f=$BATS_TEST_TMPDIR/follow.sonde ticks
+	mkfifo "$BATS_TEST_TMPDIR/twin.in"
+	exec 8<>"$BATS_TEST_TMPDIR/twin.in"
+	twin
+	sonde_begin record -n sonde-ledger-twin --follow --lens rss -o "$f" -i 100ms
+	wait_for 30 recording_or_end "$f"
+	{
+		kill -KILL "$TWIN"
+		wait "$TWIN" || true
+	} 2>/dev/null
+	wait_for 10 has_note "$f" "(pid $TWIN) exited"
+	twin
+	wait_for 20 has_note "$f" "restarted: pid $TWIN"
+	ticks=$(sqlite3 -readonly "$f" 'SELECT count(*) FROM tick')
+	wait_for 30 more_ticks "$f" "$ticks"
+	sonde_finish
+	"$SONDE" report "$f" >"$BATS_TEST_TMPDIR/report"
+	# 97 MiB each.
+	grep -qE '^RSS (9[5-9]|10[0-9])(\.[0-9]+)? MiB,' "$BATS_TEST_TMPDIR/report" || {
+		cat "$BATS_TEST_TMPDIR/report" >&2
+		return 1
+	}
+	grep -q "sonde record -p $TWIN -d 6h" "$BATS_TEST_TMPDIR/report"
+	exec 8>&-
+}

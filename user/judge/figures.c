@@ -16,6 +16,14 @@
 
 enum which { FIRST, LAST, HIGHEST };
 
+/* A target that exited: its ledger is not part of what is held. */
+bool sonde_figure_is_gone(const struct sonde_snapshot *s, uint32_t target)
+{
+	const struct sonde_snap_metric *m = sonde_snapshot_find_metric(s, "rss.total", "", target);
+
+	return m && m->present && m->absent;
+}
+
 static double figure(const struct sonde_snapshot *s, const char *name, const char *label,
 		     enum which which)
 {
@@ -25,7 +33,7 @@ static double figure(const struct sonde_snapshot *s, const char *name, const cha
 		const struct sonde_snap_metric *m = &s->metrics[i];
 
 		if (!m->present || m->absent || strcmp(m->desc->name, name) ||
-		    (label && strcmp(m->label, label)))
+		    (label && strcmp(m->label, label)) || sonde_figure_is_gone(s, m->target))
 			continue;
 		sum = isnan(sum) ? 0 : sum;
 		sum += which == FIRST ? m->first : which == LAST ? m->last : m->max;
@@ -88,7 +96,7 @@ static double file_data(const struct sonde_snapshot *s)
 	if (isnan(figure(s, "rss.file_ext", NULL, LAST)))
 		return NAN;
 	for (size_t i = 0; i < s->n_metrics; i++)
-		if (is_data(&s->metrics[i]))
+		if (is_data(&s->metrics[i]) && !sonde_figure_is_gone(s, s->metrics[i].target))
 			sum += s->metrics[i].last;
 	return sum;
 }
@@ -102,7 +110,7 @@ static void file_parts(const struct sonde_snapshot *s, char *buf, size_t size)
 	for (size_t i = 0; i < s->n_metrics; i++) {
 		const struct sonde_snap_metric *m = &s->metrics[i];
 
-		if (!is_data(m) || m->last <= 0)
+		if (!is_data(m) || m->last <= 0 || sonde_figure_is_gone(s, m->target))
 			continue;
 		for (size_t k = 0; k < EXT_SHOWN; k++) {
 			const struct sonde_snap_metric *other = top[k];
@@ -139,6 +147,23 @@ static void fill_over_time(const struct sonde_snapshot *s, struct sonde_memory_f
 	f->observed_s = seconds_between(s);
 }
 
+/* For the command to type next: the first that still runs. */
+static void name_target(const struct sonde_snapshot *s, char *buf, size_t size)
+{
+	const char *pid = "PID";
+	uint32_t i = 0;
+
+	for (char key[32]; i < 64; i++) {
+		snprintf(key, sizeof(key), "target.%u.pid", i);
+		if (!*meta(s, key))
+			break;
+		pid = meta(s, key);
+		if (!sonde_figure_is_gone(s, i))
+			break;
+	}
+	snprintf(buf, size, "-p %.20s", pid);
+}
+
 void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out)
 {
 	struct sonde_memory_figures *f = &out->memory;
@@ -162,8 +187,7 @@ void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out)
 	f->held_system = figure(s, "rss.held_system", NULL, LAST);
 	fill_over_time(s, f);
 	file_parts(s, out->file_parts, sizeof(out->file_parts));
-	snprintf(out->target, sizeof(out->target), "-p %.20s",
-		 *meta(s, "target.0.pid") ? meta(s, "target.0.pid") : "PID");
+	name_target(s, out->target, sizeof(out->target));
 	f->search_daemon = !strcmp(meta(s, "target.0.comm"), "searchd");
 	f->allocator_name = meta(s, "target.0.allocator");
 	f->file_parts = out->file_parts;

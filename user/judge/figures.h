@@ -14,7 +14,10 @@ struct sonde_figures {
 
 void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out);
 
-/* Sum over targets of the last (or first) value of a series; NAN where no target has it. */
+/* Did this target exit while others went on? */
+bool sonde_figure_is_gone(const struct sonde_snapshot *s, uint32_t target);
+/* Sum over targets that did not of the last (or first) value of a series; NAN where no target has
+ * it. */
 double sonde_figure_last(const struct sonde_snapshot *s, const char *name, const char *label);
 double sonde_figure_first(const struct sonde_snapshot *s, const char *name, const char *label);
 

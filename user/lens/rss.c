@@ -196,10 +196,32 @@ static int push_target(struct sonde_lens_ctx *ctx, uint32_t index, uint64_t ts_n
 	return err ? err : push_dear(ctx, index, &mem, ts_ns);
 }
 
+/* What it held is nobody's now: its last values are not part of any sum. */
+static int push_gone(struct sonde_lens_ctx *ctx, uint32_t index, uint64_t ts_ns)
+{
+	static const size_t levels[] = {M_TOTAL,     M_ANON,	 M_FILE,    M_SHMEM,
+					M_SWAP,	     M_PTE,	 M_HUGETLB, M_LOCKED,
+					M_ANON_HUGE, M_LAZYFREE, M_THREADS};
+	struct rss_target *t = target_of(ctx->priv, index);
+	int err = t ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(levels) && !err && !t->gone; i++)
+		err = sonde_lens_push_absent(ctx, index, levels[i], "", ts_ns, "it exited");
+	if (!err)
+		t->gone = true;
+	return err;
+}
+
 static int rss_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
-	for (size_t i = 0; i < ctx->targets->n; i++) {
-		int err = ctx->targets->t[i].gone ? 0 : push_target(ctx, (uint32_t)i, ts_ns);
+	bool any = false;
+
+	for (size_t i = 0; i < ctx->targets->n; i++)
+		any |= !ctx->targets->t[i].gone;
+	/* Of targets that are all gone the last values stand: they are the summary's. */
+	for (size_t i = 0; any && i < ctx->targets->n; i++) {
+		int err = ctx->targets->t[i].gone ? push_gone(ctx, (uint32_t)i, ts_ns)
+						  : push_target(ctx, (uint32_t)i, ts_ns);
 
 		if (err)
 			return err;

@@ -48,6 +48,7 @@ struct rss_walk {
 };
 
 struct rss_target {
+	bool gone; /* and said so */
 	struct rss_walk ledger, rollup;
 	struct rss_tally shmem, ext, path;
 	uint32_t swapped;   /* kinds that had swap: their series go on */

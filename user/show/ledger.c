@@ -92,7 +92,8 @@ static void names(const struct view *v, const char *title, const char *metric)
 	for (size_t i = 0; i < v->s->n_metrics; i++) {
 		const struct sonde_snap_metric *m = &v->s->metrics[i];
 
-		if (strcmp(m->desc->name, metric) || !m->present || m->last <= 0)
+		if (strcmp(m->desc->name, metric) || !m->present || m->last <= 0 ||
+		    sonde_figure_is_gone(v->s, m->target))
 			continue;
 		n++;
 		all += m->last;

@@ -77,6 +77,10 @@ static void test_two_targets_over_time(void **state)
 	assert_true(f.memory.file_data == 6144);
 	assert_string_equal(f.file_parts, "(.spd 4.00 KiB, .spp 2.00 KiB)");
 	assert_string_equal(f.target, "-p 812");
+	/* One exits: what is held is the other's. */
+	put(&s, "rss.total", "", 1, 61, 0, "it exited");
+	sonde_figures_of(&s, &f);
+	assert_true(f.memory.rss == 150 && f.memory.anon == 90 && f.memory.allocator == 70);
 	sonde_snapshot_fini(&s);
 }
 
