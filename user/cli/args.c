@@ -140,6 +140,12 @@ static const struct sonde_opt_choice thp_choices[] = {
 	{NULL, 0},
 };
 
+static const struct sonde_opt_choice ledger_modes[] = {
+	{"auto", SONDE_LEDGER_AUTO},
+	{"full", SONDE_LEDGER_FULL},
+	{"off", SONDE_LEDGER_OFF},
+	{NULL, 0},
+};
 static const struct sonde_opt_choice alloc_modes[] = {
 	{"off", SONDE_ALLOC_MODE_OFF},
 	{"exact", SONDE_ALLOC_MODE_EXACT},

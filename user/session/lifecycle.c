@@ -213,6 +213,7 @@ static int look_for_successor(struct session *s)
 		err = sonde_target_list_add(&s->targets, &found.t[i]);
 	sonde_target_list_fini(&found);
 	s->rebuild = true;
+	s->redescribe = true; /* the successor's rows */
 	return err;
 }
 

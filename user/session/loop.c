@@ -151,9 +151,11 @@ int session_tick(struct session *s, uint64_t ts_ns)
 {
 	int err = session_drain(s);
 
-	for (int l = 0; l < SONDE_LENS__MAX && !err; l++)
+	for (int l = 0; l < SONDE_LENS__MAX && !err; l++) {
+		s->ctx[l].rehearsal = s->baseline;
 		if (s->inited[l] && s->ctx[l].lens->tick)
 			err = s->ctx[l].lens->tick(&s->ctx[l], ts_ns);
+	}
 	err = err ? err : push_drops(s, ts_ns);
 	if (!err && !s->baseline)
 		err = session_push_cost(s, ts_ns);

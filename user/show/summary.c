@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "show/ledger.h"
 #include "show/summary.h"
 
 #define B(v)  sonde_fmt_bytes((char[32]){0}, 32, (v))
@@ -112,74 +113,9 @@ static const char *absent_reason(const struct sonde_snapshot *s, const char *nam
 	return m && m->absent ? m->absent : NULL;
 }
 
-static double first_sum(const struct sonde_snapshot *s, const char *name)
-{
-	double sum = 0;
-
-	for (size_t i = 0; i < s->n_metrics; i++)
-		if (!strcmp(s->metrics[i].desc->name, name) && s->metrics[i].present)
-			sum += s->metrics[i].first;
-	return sum;
-}
-
-static void print_change(FILE *out, double change)
-{
-	if (change)
-		fprintf(out, "  %s%s since attach", change > 0 ? "+" : "-",
-			B(change > 0 ? change : -change));
-}
-
-static void print_huge(FILE *out, const struct sonde_snapshot *s)
-{
-	const struct sonde_snap_metric *m =
-		sonde_snapshot_find_metric(s, "rss.anon_huge", "", UINT32_MAX);
-	double v;
-
-	if (gauge(s, "rss.anon_huge", &v))
-		fprintf(out, "    in huge pages     %10s  %.1f s old\n", B(v),
-			seconds(s->last_tick_ns > m->last_ns ? s->last_tick_ns - m->last_ns : 0));
-	else if (m && m->absent)
-		fprintf(out, "    in huge pages         absent  %s\n", m->absent);
-	if (gauge(s, "rss.lazyfree", &v) && v > 0)
-		fprintf(out, "    LazyFree          %10s\n", B(v));
-}
-
 void sonde_summary_memory(FILE *out, const struct sonde_snapshot *s)
 {
-	static const struct {
-		const char *metric, *title;
-	} parts[] = {
-		{"rss.anon", "private anonymous"},
-		{"rss.shmem", "shared anonymous"},
-		{"rss.file", "files"},
-	};
-	double total, v;
-
-	if (!gauge(s, "rss.total", &total)) {
-		if (absent_reason(s, "rss.total"))
-			fprintf(out, "RSS absent: %s\n", absent_reason(s, "rss.total"));
-		return;
-	}
-	fprintf(out, "RSS %s", B(total));
-	print_change(out, total - first_sum(s, "rss.total"));
-	fputc('\n', out);
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(parts); i++) {
-		if (!gauge(s, parts[i].metric, &v))
-			continue;
-		fprintf(out, "  %-20s%10s  %4.1f %%", parts[i].title, B(v),
-			total > 0 ? 100 * v / total : 0);
-		print_change(out, v - first_sum(s, parts[i].metric));
-		fputc('\n', out);
-		if (i == 0)
-			print_huge(out, s);
-	}
-	if (gauge(s, "rss.pte", &v))
-		fprintf(out, "  beside RSS: page tables %s", B(v));
-	if (gauge(s, "rss.swap", &v))
-		fprintf(out, ", swap %s", B(v));
-	if (gauge(s, "rss.hugetlb", &v) && v > 0)
-		fprintf(out, ", hugetlb %s", B(v));
-	fputc('\n', out);
+	sonde_show_memory(out, s, SONDE_LEDGER_NOW);
 }
 
 static void print_quantiles(FILE *out, const struct sonde_hist *h)
