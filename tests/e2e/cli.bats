@@ -158,6 +158,27 @@ refused() { # CODE PATTERN ARG...
 	[ "$("$SONDE" ps -a --json | jq -r ".processes[] | select(.pid == $TARGET) | .name")" = sleep ]
 }
 
+@test "a process's name steers no terminal, and JSON stays whole" {
+	evil=$BATS_TEST_TMPDIR/$'a\e[31m\n\xff\tz'
+	cp "$(command -v sleep)" "$evil"
+	"$evil" 600 3>&- &
+	pid=$!
+	until [ "$(readlink "/proc/$pid/exe")" = "$evil" ]; do sleep 0.01; done
+	name=$'a\xef\xbf\xbd[31m \xef\xbf\xbd z'
+	"$SONDE" ps -a >"$BATS_TEST_TMPDIR/out" 2>&1
+	"$SONDE" doctor -p $pid >>"$BATS_TEST_TMPDIR/out" 2>&1
+	"$SONDE" stat -p $pid --dry-run >>"$BATS_TEST_TMPDIR/out" 2>&1
+	"$SONDE" stat -p $pid -d 0 >>"$BATS_TEST_TMPDIR/out" 2>&1
+	"$SONDE" ps -a --json | jq -r ".processes[] | select(.pid == $pid) | .name" >"$BATS_TEST_TMPDIR/ps"
+	"$SONDE" doctor -p $pid --json | jq -r '.targets[0].name' >"$BATS_TEST_TMPDIR/doctor"
+	"$SONDE" stat -p $pid -d 0 --json | jq -r '.meta["target.0.comm"]' >"$BATS_TEST_TMPDIR/stat"
+	kill $pid
+	! LC_ALL=C grep -a -n $'[\x01-\x09\x0b-\x1f\x7f\xff]' "$BATS_TEST_TMPDIR/out"
+	[ "$(grep -c -F "$name" "$BATS_TEST_TMPDIR/out")" -ge 4 ]
+	for said in ps doctor; do [ "$(cat "$BATS_TEST_TMPDIR/$said")" = "$name" ]; done
+	[ "$(cat "$BATS_TEST_TMPDIR/stat")" = $'a\xef\xbf\xbd[31m\n\xef\xbf\xbd\tz' ]
+}
+
 @test "ps says when it cannot see everything" {
 	command -v setpriv >/dev/null || skip "setpriv is not installed"
 	run setpriv --reuid=65534 --clear-groups "$SONDE" ps

@@ -9,6 +9,7 @@
 #include "cli/plan_view.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "core/str.h"
 
 #define LABEL "%-14s "
 
@@ -124,9 +125,9 @@ void sonde_plan_print_sites(FILE *out, const struct sonde_session_plan *p)
 			const struct sonde_probe_site *s = &hook->sites[k];
 
 			fprintf(out, LABEL "%s+%u at 0x%llx of %s, pid %d: %s, %s%s\n", label,
-				s->symbol ? s->symbol : "?", s->site.slide,
-				(unsigned long long)s->site.offset, s->shown ? s->shown : "?",
-				s->pid, s->site.insn,
+				SONDE_PLAIN(s->symbol ? s->symbol : "?"), s->site.slide,
+				(unsigned long long)s->site.offset,
+				SONDE_PLAIN(s->shown ? s->shown : "?"), s->pid, s->site.insn,
 				s->site.kind == SONDE_INSN_EMULATED ? "emulated (one trap)"
 								    : "single-stepped (dear)",
 				s->want_return ? ", and its return" : "");

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "core/str.h"
 #include "judge/figures.h"
 #include "show/ledger.h"
 
@@ -114,8 +115,8 @@ static void names(const struct view *v, const char *title, const char *metric)
 		const char *slash = strrchr(top[k]->label, '/');
 
 		/* A line has no room for paths; the data has them. */
-		fprintf(v->out, "%s %s %s", k ? "," : "", slash ? slash + 1 : top[k]->label,
-			B(top[k]->last));
+		fprintf(v->out, "%s %s %s", k ? "," : "",
+			SONDE_PLAIN(slash ? slash + 1 : top[k]->label), B(top[k]->last));
 		rest -= top[k]->last;
 	}
 	if (rest > 0)
@@ -263,8 +264,8 @@ static void print_diagnosis(FILE *out, const struct sonde_snapshot *s)
 	sonde_figures_of(s, &figures);
 	sonde_diagnose(&figures.memory, &d);
 	for (size_t i = 0; i < d.n; i++)
-		fprintf(out, "%-15s %s%s%s\n", d.f[i].question, d.f[i].text,
-			d.f[i].next[0] ? " -> " : "", d.f[i].next);
+		fprintf(out, "%-15s %s%s%s\n", d.f[i].question, SONDE_PLAIN(d.f[i].text),
+			d.f[i].next[0] ? " -> " : "", SONDE_PLAIN(d.f[i].next));
 }
 
 void sonde_show_memory(FILE *out, const struct sonde_snapshot *s, enum sonde_ledger_columns cols)

@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "core/str.h"
 #include "judge/figures.h"
 #include "show/stat.h"
 #include "show/summary.h"
@@ -226,13 +227,23 @@ int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
 	return fflush(out) ? -errno : 0;
 }
 
+/* jansson refuses what is not UTF-8, and a target may well be named so. */
+static json_t *text_json(const char *s)
+{
+	sonde_autostr struct sonde_str clean = {0};
+
+	if (sonde_str_add_utf8(&clean, s, strlen(s)))
+		return NULL;
+	return json_string(sonde_str_get(&clean));
+}
+
 static json_t *metric_json(const struct sonde_snap_metric *m)
 {
 	json_t *o = json_pack("{s:s, s:s, s:i}", "name", m->desc->name, "unit", m->desc->unit,
 			      "target", (int)m->target);
 
 	if (m->label[0])
-		json_object_set_new(o, "label", json_string(m->label));
+		json_object_set_new(o, "label", text_json(m->label));
 	if (m->present) {
 		/* Integers stay integers up to 2^53, so that a reader need not round. */
 		bool whole = m->last == floor(m->last) && fabs(m->last) < 9007199254740992.0;
@@ -243,7 +254,7 @@ static json_t *metric_json(const struct sonde_snap_metric *m)
 			json_object_set_new(o, "first", json_real(m->first));
 	}
 	if (m->absent)
-		json_object_set_new(o, "absent", json_string(m->absent));
+		json_object_set_new(o, "absent", text_json(m->absent));
 	return o;
 }
 
@@ -254,7 +265,7 @@ static json_t *hist_json(const struct sonde_snap_hist *h)
 			      "target", (int)h->target, "count", (json_int_t)t->count);
 
 	if (h->label[0])
-		json_object_set_new(o, "label", json_string(h->label));
+		json_object_set_new(o, "label", text_json(h->label));
 	if (!t->count)
 		return o;
 	json_object_set_new(o, "mean", json_real(sonde_hist_mean(t)));
@@ -290,10 +301,10 @@ static json_t *notes_json(const struct sonde_snapshot *s)
 	for (size_t i = 0; i < s->n_notes; i++) {
 		const struct sonde_note *n = &s->notes[i].note;
 
-		json_array_append_new(all,
-				      json_pack("{s:s, s:s, s:s, s:s}", "level",
-						sonde_note_level_name(n->level), "lens", n->lens,
-						"what", n->what, "remedy", n->remedy));
+		json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:o}", "level",
+						     sonde_note_level_name(n->level), "lens",
+						     n->lens, "what", text_json(n->what), "remedy",
+						     text_json(n->remedy)));
 	}
 	return all;
 }
@@ -307,7 +318,7 @@ static json_t *meta_json(const struct sonde_meta *m)
 		const char *v = m->rows[i].value;
 		json_t *inner = *v == '{' || *v == '[' ? json_loads(v, 0, NULL) : NULL;
 
-		json_object_set_new(o, m->rows[i].key, inner ? inner : json_string(v));
+		json_object_set_new(o, m->rows[i].key, inner ? inner : text_json(v));
 	}
 	return o;
 }
@@ -322,12 +333,13 @@ static json_t *diagnosis_json(const struct sonde_snapshot *s)
 	sonde_diagnose(&figures.memory, &d);
 	for (size_t i = 0; i < d.n; i++) {
 		const struct sonde_finding *f = &d.f[i];
-		json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "question", f->question, "cause",
-				      sonde_cause_name(f->cause), "answer",
-				      sonde_finding_answer_name(f->answer), "text", f->text);
+		json_t *o =
+			json_pack("{s:s, s:s, s:s, s:o}", "question", f->question, "cause",
+				  sonde_cause_name(f->cause), "answer",
+				  sonde_finding_answer_name(f->answer), "text", text_json(f->text));
 
 		if (f->next[0])
-			json_object_set_new(o, "next", json_string(f->next));
+			json_object_set_new(o, "next", text_json(f->next));
 		json_array_append_new(all, o);
 	}
 	return all;

@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "core/str.h"
 #include "show/ledger.h"
 #include "show/summary.h"
 
@@ -80,7 +81,8 @@ void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 {
 	const char *t = meta(s, "serving", "0"), *allocator = target_meta(s, t, "allocator", NULL);
 
-	fprintf(out, "%s pid %s", target_meta(s, t, "comm", "?"), target_meta(s, t, "pid", "?"));
+	fprintf(out, "%s pid %s", SONDE_PLAIN(target_meta(s, t, "comm", "?")),
+		target_meta(s, t, "pid", "?"));
 	print_others(out, s, t);
 	if (allocator)
 		fprintf(out, ", %s %s", allocator, target_meta(s, t, "allocator_version", ""));
@@ -269,8 +271,8 @@ void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s)
 			n->level == SONDE_NOTE_EVENT	 ? "Event"
 			: n->level == SONDE_NOTE_CAUTION ? "CAUTION"
 							 : "DEGRADED",
-			n->lens[0] ? n->lens : "", n->lens[0] ? ": " : "", n->what,
-			n->remedy[0] ? " -> " : "", n->remedy);
+			n->lens[0] ? n->lens : "", n->lens[0] ? ": " : "", SONDE_PLAIN(n->what),
+			n->remedy[0] ? " -> " : "", SONDE_PLAIN(n->remedy));
 	}
 	print_drops(out, s);
 }
