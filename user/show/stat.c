@@ -87,8 +87,24 @@ QUANTILE(query_p50, 0.5)
 QUANTILE(query_p95, 0.95)
 QUANTILE(query_p99, 0.99)
 RATE(fault_rate, "fault.count")
-RATE(alloc_rate, "alloc.calls")
 RATE(alloc_bytes, "alloc.requested")
+
+static bool alloc_rate(const struct sonde_snapshot *s, double secs, double *v)
+{
+	bool present = false;
+
+	*v = 0;
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+
+		if (strcmp(m->desc->name, "alloc.calls") || !m->present ||
+		    !sonde_summary_allocates(m->label))
+			continue;
+		present = true;
+		*v += (m->last - m->prev) / secs;
+	}
+	return present && secs > 0;
+}
 
 static bool cpu_share(const struct sonde_snapshot *s, double secs, double *v)
 {

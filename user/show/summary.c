@@ -197,6 +197,23 @@ void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 	print_labels(out, s, "fault.latency");
 }
 
+/* The labels are the alloc lens's: everything that is no free or delete asks for memory. */
+bool sonde_summary_allocates(const char *label)
+{
+	return !sonde_str_starts(label, "free") && !sonde_str_starts(label, "operator delete");
+}
+
+static double allocations(const struct sonde_snapshot *s)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < s->n_metrics; i++)
+		if (!strcmp(s->metrics[i].desc->name, "alloc.calls") && s->metrics[i].present &&
+		    sonde_summary_allocates(s->metrics[i].label))
+			sum += s->metrics[i].last;
+	return sum;
+}
+
 static double labelled(const struct sonde_snapshot *s, const char *name, const char *label)
 {
 	double sum = 0;
@@ -227,7 +244,8 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	if (!present)
 		return;
 	bytes = sonde_snapshot_sum(s, "alloc.requested", &present);
-	fprintf(out, "Allocation, every call: %s calls, %s requested", N(calls), B(bytes));
+	fprintf(out, "Allocation, every call: %s calls (%s allocations, %s frees), %s requested",
+		N(calls), N(allocations(s)), N(calls - allocations(s)), B(bytes));
 	if (observed_ns)
 		fprintf(out, "; rates are those of a target slowed by the probes");
 	fputc('\n', out);

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The line per interval and the summary, of snapshots with figures made up here. */
+#include <stdio.h>
+
+#include "unit/unit.h"
+
+#include "core/clock.h"
+#include "core/mem.h"
+#include "show/stat.h"
+#include "show/summary.h"
+
+#define BEGIN (1000 * SONDE_NS_PER_SEC)
+
+static const struct sonde_metric_desc calls = {"alloc.calls", "count", SONDE_COUNTER, ""};
+static const struct sonde_metric_desc requested = {"alloc.requested", "bytes", SONDE_COUNTER, ""};
+
+static void value(struct sonde_snapshot *s, const struct sonde_metric_desc *desc, const char *label,
+		  double v)
+{
+	struct sonde_metric m = {.desc = desc, .label = label, .ts_ns = BEGIN, .value = v};
+
+	assert_int_equal(sonde_visit(&s->visitor, metric, &m), 0);
+}
+
+/* A session of one second so far. */
+static void start(struct sonde_snapshot *s)
+{
+	sonde_snapshot_init(s);
+	sonde_snapshot_start(s, BEGIN);
+}
+
+static void tick(struct sonde_snapshot *s, unsigned second)
+{
+	assert_int_equal(sonde_visit(&s->visitor, tick, BEGIN + second * SONDE_NS_PER_SEC), 0);
+}
+
+/* What @print leaves in the stream, malloc'ed. */
+#define TEXT_OF(print)                                                                             \
+	({                                                                                         \
+		char *text_ = NULL;                                                                \
+		size_t n_;                                                                         \
+		FILE *out = open_memstream(&text_, &n_);                                           \
+                                                                                                   \
+		assert_non_null(out);                                                              \
+		print;                                                                             \
+		fclose(out);                                                                       \
+		text_;                                                                             \
+	})
+
+static void assert_says(const char *text, const char *words, bool says)
+{
+	if (!strstr(text, words) == !says)
+		return;
+	print_error("'%s' is %sin:\n%s", words, says ? "not " : "", text);
+	fail();
+}
+
+static void test_allocations(void **state)
+{
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &calls, "malloc", 300);
+	value(&s, &calls, "operator new", 40);
+	value(&s, &calls, "free", 250);
+	value(&s, &calls, "operator delete (sized)", 5);
+	value(&s, &requested, "malloc", 4096);
+	tick(&s, 1);
+	text = TEXT_OF(sonde_stat_json_line(out, &s));
+	assert_says(text, "\"allocs_per_s\":340.0", true);
+	free(text);
+	text = TEXT_OF(sonde_summary_alloc(out, &s, 0));
+	assert_says(text, "595 calls (340 allocations, 255 frees), 4.00 KiB requested", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_allocations),
+	};
+
+	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);
+}
