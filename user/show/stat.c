@@ -129,7 +129,7 @@ static bool cost_share(const struct sonde_snapshot *s, double secs, double *v)
 static bool drops(const struct sonde_snapshot *s, double secs, double *v)
 {
 	(void)secs;
-	*v = (double)sonde_snapshot_drops(s);
+	*v = (double)sonde_snapshot_drops(s) - (double)s->prev_drops;
 	return true;
 }
 
@@ -181,36 +181,81 @@ static uint64_t real_now(const struct sonde_snapshot *s)
 	return sonde_clockpair_real(&pair, s->last_tick_ns);
 }
 
-/* A column belongs on the line if its lens ever yielded it; an interval without a value shows "-".
- */
-static bool column_used(const struct column *c, const struct sonde_snapshot *s)
+static bool queries_seen(const struct sonde_snapshot *s)
 {
 	bool present;
+
+	return sonde_snapshot_sum(s, "query.spans", &present) > 0;
+}
+
+/* A column belongs on the line if its lens ever yielded it, that of queries if there ever was one;
+ * an interval without a value shows "-". */
+static bool column_used(const struct column *c, const struct sonde_snapshot *s)
+{
 	double v;
 
-	if (c->unit == U_NS) {
-		sonde_snapshot_sum(s, "query.spans", &present);
-		return present;
-	}
+	if (c->unit == U_NS || c->value == query_rate)
+		return queries_seen(s);
 	return c->value(s, 1, &v) || c->unit == U_PERCENT;
+}
+
+static uint32_t columns_used(const struct sonde_snapshot *s)
+{
+	uint32_t used = 0;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++)
+		used |= (uint32_t)column_used(&columns[i], s) << i;
+	return used;
+}
+
+/* Over the columns of times, which say nothing of what they are of. */
+static void print_group(FILE *out, uint32_t used)
+{
+	static const char title[] = "-- latency of queries ";
+	int before = 9, within = 0;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++) {
+		if (!(used & 1u << i))
+			continue;
+		if (columns[i].unit == U_NS)
+			within += 10;
+		else if (!within)
+			before += 10;
+	}
+	if (!within)
+		return;
+	fprintf(out, "%*s%s", before + 4, "", title);
+	for (int i = (int)sizeof(title) - 1; i < within - 4; i++)
+		fputc('-', out);
+	fputc('\n', out);
+}
+
+static void print_heading(FILE *out, uint32_t used)
+{
+	print_group(out, used);
+	fprintf(out, "%-9s", "UTC");
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++)
+		if (used & 1u << i)
+			fprintf(out, " %9s", columns[i].title);
+	fputc('\n', out);
 }
 
 int sonde_stat_line(struct sonde_stat_view *v, const struct sonde_snapshot *snap)
 {
 	double secs = interval_s(snap), value;
+	uint32_t used = columns_used(snap);
 	char stamp[40], buf[32];
 
-	if (v->lines++ % HEADING_EVERY == 0) {
-		fprintf(v->out, "%-9s", "UTC");
-		for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++)
-			if (column_used(&columns[i], snap))
-				fprintf(v->out, " %9s", columns[i].title);
-		fputc('\n', v->out);
+	if (!v->lines || used != v->shown) {
+		print_heading(v->out, used);
+		v->shown = used;
+		v->lines = 0;
 	}
+	v->lines = (v->lines + 1) % HEADING_EVERY;
 	sonde_fmt_rfc3339(stamp, sizeof(stamp), real_now(snap));
 	fprintf(v->out, "%.8s ", stamp + 11);
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++) {
-		if (!column_used(&columns[i], snap))
+		if (!(used & 1u << i))
 			continue;
 		fprintf(v->out, " %9s",
 			columns[i].value(snap, secs, &value)

@@ -12,7 +12,8 @@
 
 struct sonde_stat_view {
 	FILE *out;
-	uint64_t lines; /* printed so far: a heading comes every 20 */
+	uint64_t lines; /* printed since the heading: a new one comes every 20 */
+	uint32_t shown; /* columns that it names, a bit each                   */
 };
 
 /* One line for the interval that just ended. 0 or -errno of the stream. */

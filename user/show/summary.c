@@ -164,7 +164,9 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	bool present;
 	double n = sonde_snapshot_sum(s, "query.spans", &present);
 
-	if (!present || sonde_hist_init(&h))
+	if (present && n <= 0)
+		fprintf(out, "Queries none seen\n");
+	if (!present || n <= 0 || sonde_hist_init(&h))
 		return;
 	fprintf(out, "Queries %s", N(n));
 	if (observed_ns)

@@ -14,6 +14,8 @@
 static const struct sonde_metric_desc calls = {"alloc.calls", "count", SONDE_COUNTER, ""};
 static const struct sonde_metric_desc requested = {"alloc.requested", "bytes", SONDE_COUNTER, ""};
 
+static const struct sonde_metric_desc spans = {"query.spans", "count", SONDE_COUNTER, ""};
+
 static void value(struct sonde_snapshot *s, const struct sonde_metric_desc *desc, const char *label,
 		  double v)
 {
@@ -77,10 +79,74 @@ static void test_allocations(void **state)
 	sonde_snapshot_fini(&s);
 }
 
+/* Lost since the line before, as every other column of the line. */
+static void test_drops(void **state)
+{
+	struct sonde_drops d = {SONDE_LENS_QUERY, SONDE_DROP_RING_FULL, 7, BEGIN};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	assert_int_equal(sonde_visit(&s.visitor, drop, &d), 0);
+	tick(&s, 1);
+	text = TEXT_OF(sonde_stat_json_line(out, &s));
+	assert_says(text, "\"drops\":7.0", true);
+	free(text);
+	sonde_snapshot_mark(&s);
+	d.count = 9;
+	assert_int_equal(sonde_visit(&s.visitor, drop, &d), 0);
+	tick(&s, 2);
+	text = TEXT_OF(sonde_stat_json_line(out, &s));
+	assert_says(text, "\"drops\":2.0", true);
+	free(text);
+	text = TEXT_OF(sonde_summary_notes(out, &s));
+	assert_says(text, "Drops 9;", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* Columns of queries come with the first query, under a heading of their own. */
+static void test_columns(void **state)
+{
+	struct sonde_stat_view v = {0};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &spans, "", 0);
+	tick(&s, 1);
+	text = TEXT_OF((v.out = out, sonde_stat_line(&v, &s)));
+	assert_says(text, "query/s", false);
+	assert_says(text, "UTC", true);
+	free(text);
+	text = TEXT_OF(sonde_summary_queries(out, &s, SONDE_NS_PER_SEC));
+	assert_string_equal(text, "Queries none seen\n");
+	free(text);
+	sonde_snapshot_mark(&s);
+	value(&s, &spans, "", 12);
+	tick(&s, 2);
+	text = TEXT_OF((v.out = out, sonde_stat_line(&v, &s)));
+	assert_string_equal(
+		text, "                                 -- latency of queries --------------\n"
+		      "UTC             CPU   query/s      mean       p50       p95       p99      "
+		      "cost     drops\n"
+		      "00:00:00          -        12         -         -         -         -       "
+		      "  -         0\n");
+	free(text);
+	text = TEXT_OF((v.out = out, sonde_stat_line(&v, &s)));
+	assert_says(text, "UTC", false);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_allocations),
+		cmocka_unit_test(test_drops),
+		cmocka_unit_test(test_columns),
 	};
 
 	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);
