@@ -127,34 +127,94 @@ static void print_quantiles(FILE *out, const struct sonde_hist *h)
 		NS((double)sonde_hist_quantile(h, 0.99)), NS((double)h->max));
 }
 
-/* One line of a histogram over all targets; false if it is empty. */
-static bool print_hist(FILE *out, const struct sonde_snapshot *s, const char *name,
-		       const char *label, const char *title)
+/* One line of a histogram over all targets; nothing if it is empty. */
+static void print_hist(FILE *out, const struct sonde_snapshot *s, const char *name,
+		       const char *label, const char *title, int width)
 {
 	struct sonde_hist h;
-	bool any;
 
 	if (sonde_hist_init(&h))
-		return false;
-	any = !sonde_snapshot_hist_total(s, name, label, false, &h);
-	if (any) {
-		fprintf(out, "  %-14s %11s  ", title, N(h.count));
-		print_quantiles(out, &h);
-		fputc('\n', out);
-	}
+		return;
+	if (!sonde_snapshot_hist_total(s, name, label, false, &h))
+		fprintf(out, "    %-*s %11s  mean %9s  p50 %9s  p95 %9s  p99 %9s  max %9s\n", width,
+			SONDE_PLAIN(title), N(h.count), NS(sonde_hist_mean(&h)),
+			NS((double)sonde_hist_quantile(&h, 0.5)),
+			NS((double)sonde_hist_quantile(&h, 0.95)),
+			NS((double)sonde_hist_quantile(&h, 0.99)), NS((double)h.max));
 	sonde_hist_fini(&h);
-	return any;
 }
 
-/* A line each label of a histogram, whatever number of targets have it. */
-static void print_labels(FILE *out, const struct sonde_snapshot *s, const char *name)
+/* Is this the first of the series, of however many targets have it? */
+static bool labelled_first(const struct sonde_snapshot *s, const struct sonde_snap_hist *h,
+			   const char *name)
 {
-	for (size_t i = 0; i < s->n_hists; i++) {
-		const struct sonde_snap_hist *h = &s->hists[i];
+	return !strcmp(h->desc->name, name) && h->label[0] &&
+	       sonde_snapshot_find_hist(s, name, h->label, UINT32_MAX) == h;
+}
 
-		if (!strcmp(h->desc->name, name) && h->label[0] &&
-		    sonde_snapshot_find_hist(s, name, h->label, UINT32_MAX) == h)
-			print_hist(out, s, name, h->label, h->label);
+typedef const char *(*title_fn)(const char *label, char *buf, size_t size);
+
+/* A line each label of a histogram, under @heading. */
+static void print_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
+			 const char *heading, title_fn title)
+{
+	char buf[64];
+	int width = 0;
+
+	for (size_t i = 0; i < s->n_hists; i++)
+		if (labelled_first(s, &s->hists[i], name)) {
+			int len = (int)strlen(title(s->hists[i].label, buf, sizeof(buf)));
+
+			width = len > width ? len : width;
+		}
+	if (width)
+		fprintf(out, "  %s\n", heading);
+	for (size_t i = 0; i < s->n_hists; i++)
+		if (labelled_first(s, &s->hists[i], name))
+			print_hist(out, s, name, s->hists[i].label,
+				   title(s->hists[i].label, buf, sizeof(buf)), width);
+}
+
+static const char *as_it_is(const char *label, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s", label);
+	return buf;
+}
+
+/* "kernel_base.major" in words; see the fault lens for what labels there are. */
+static const char *fault_title(const char *label, char *buf, size_t size)
+{
+	static const struct {
+		const char *name, *words;
+	} pages[] = {{"base.", "4 KiB"}, {"mthp.", "8 KiB to 1 MiB"}, {"pmd.", "2 MiB huge"}};
+	bool kernel = sonde_str_starts(label, "kernel_");
+	const char *page = label + (kernel ? strlen("kernel_") : 0);
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(pages); i++) {
+		if (!sonde_str_starts(page, pages[i].name))
+			continue;
+		snprintf(buf, size, "%s, %s%s", pages[i].words,
+			 kernel ? "in system calls" : "user code",
+			 strcmp(page + strlen(pages[i].name), "major") ? "" : ", disk read");
+		return buf;
+	}
+	return as_it_is(label, buf, size);
+}
+
+static void print_phases(FILE *out, const struct sonde_snapshot *s)
+{
+	static const struct {
+		const char *name, *title;
+	} phases[] = {{"query.wait", "queue wait"}, {"query.service", "service"}};
+	bool any = false;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(phases); i++) {
+		if (!sonde_snapshot_find_hist(s, phases[i].name, "", UINT32_MAX))
+			continue;
+		if (!any)
+			fprintf(out, "  phases\n");
+		any = true;
+		print_hist(out, s, phases[i].name, "", phases[i].title, (int)strlen("queue wait"));
 	}
 }
 
@@ -177,9 +237,8 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	}
 	fputc('\n', out);
 	sonde_hist_fini(&h);
-	print_hist(out, s, "query.wait", "", "queue wait");
-	print_hist(out, s, "query.service", "", "service");
-	print_labels(out, s, "query.latency");
+	print_phases(out, s);
+	print_labels(out, s, "query.latency", "by command", as_it_is);
 }
 
 void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
@@ -196,7 +255,7 @@ void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 	if (timed)
 		fprintf(out, "  %s of the target's time", NS(time_ns));
 	fputc('\n', out);
-	print_labels(out, s, "fault.latency");
+	print_labels(out, s, "fault.latency", "by page", fault_title);
 }
 
 /* The labels are the alloc lens's: everything that is no free or delete asks for memory. */

@@ -141,12 +141,60 @@ static void test_columns(void **state)
 	sonde_snapshot_fini(&s);
 }
 
+static void hist(struct sonde_snapshot *s, const struct sonde_hist_desc *desc, const char *label,
+		 uint64_t v)
+{
+	struct sonde_hist h;
+	struct sonde_histrow row = {.desc = desc, .label = label, .hist = &h};
+
+	assert_int_equal(sonde_hist_init(&h), 0);
+	sonde_hist_add(&h, v);
+	assert_int_equal(sonde_visit(&s->visitor, hist, &row), 0);
+	sonde_hist_fini(&h);
+}
+
+/* What kind of thing a line is of, and labels in words. */
+static void test_groups(void **state)
+{
+	static const struct sonde_metric_desc count = {"fault.count", "count", SONDE_COUNTER, ""};
+	static const struct sonde_hist_desc latency = {"query.latency", "ns", ""};
+	static const struct sonde_hist_desc wait = {"query.wait", "ns", ""};
+	static const struct sonde_hist_desc fault = {"fault.latency", "ns", ""};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &spans, "", 1);
+	value(&s, &count, "base.minor", 1);
+	hist(&s, &latency, "", 2000);
+	hist(&s, &latency, "search", 2000);
+	hist(&s, &wait, "", 100);
+	hist(&s, &fault, "base.minor", 1000);
+	hist(&s, &fault, "kernel_base.major", 1000);
+	hist(&s, &fault, "pmd.minor", 1000);
+	hist(&s, &fault, "unsized", 1000);
+	text = TEXT_OF(sonde_summary_queries(out, &s, 0));
+	assert_says(text, "\n  phases\n    queue wait           1  mean    100 ns  p50", true);
+	assert_says(text, "\n  by command\n    search           1  mean   2.00 us  p50", true);
+	free(text);
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	assert_says(text, "\n  by page\n    4 KiB, user code                            1  mean",
+		    true);
+	assert_says(text, "\n    4 KiB, in system calls, disk read           1  mean", true);
+	assert_says(text, "\n    2 MiB huge, user code                       1  mean", true);
+	assert_says(text, "\n    unsized                                     1  mean", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_allocations),
 		cmocka_unit_test(test_drops),
 		cmocka_unit_test(test_columns),
+		cmocka_unit_test(test_groups),
 	};
 
 	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);
