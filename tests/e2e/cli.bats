@@ -264,6 +264,15 @@ refused() { # CODE PATTERN ARG...
 	[ -n "$output" ]
 }
 
+@test "the exit status of a started command is told when it is not 0" {
+	run "$SONDE" stat --lens rss -- sh -c 'exit 7'
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"The command ended with status 7"* ]]
+	run "$SONDE" stat --lens rss -- true
+	[[ $output != *"The command"* ]]
+}
+
 @test "a command after -- is started and observed, with its own options left alone" {
 	run "$SONDE" stat --lens rss -i 100ms -- sleep 0.3
 	echo "$output"

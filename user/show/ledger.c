@@ -191,14 +191,17 @@ static void print_reading(const struct view *v)
 {
 	double took = last(v, "rss.walk_time", "smaps"), moved = last(v, "rss.ledger_moved", "");
 	const char *why = absent(v, "rss.ledger", "");
+	double age = age_s(v, "rss.walk_time", "smaps");
+	char when[32] = "now";
 
 	if (why)
 		fprintf(v->out, "  by mapping: %s\n", why);
 	if (isnan(took))
 		return;
 	row(v, "unexplained", "rss.ledger", "unexplained", true);
-	fprintf(v->out, "  by mapping: %.1f s old, read in %s", age_s(v, "rss.walk_time", "smaps"),
-		NS(took));
+	if (age >= 0.95)
+		snprintf(when, sizeof(when), "%.0f s ago", age);
+	fprintf(v->out, "  by mapping: read %s, in %s", when, NS(took));
 	if (moved != 0 && !isnan(moved))
 		fprintf(v->out, ", in which RSS moved by %s", B(fabs(moved)));
 	fputc('\n', v->out);

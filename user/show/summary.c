@@ -3,6 +3,7 @@
  * The summary's sections; see summary.h. Latency comes from merged histograms, rates from counters
  * and the time observed, so the same code serves a live session and a recording.
  */
+#include <signal.h>
 #include <string.h>
 
 #include "core/clock.h"
@@ -44,6 +45,8 @@ static void print_age(FILE *out, const char *age_ns)
 		fprintf(out, ", up %.0f s", s);
 }
 
+#define WITHOUT_GAP 0.9995 /* of the time observed, rounds to 100.0 % */
+
 #define MAX_LISTED 8 /* pids of other targets */
 
 /* A row of one target. */
@@ -76,16 +79,47 @@ static void print_others(FILE *out, const struct sonde_snapshot *s, const char *
 	}
 }
 
+/* Sum over targets of a gauge's last value; false if no target has it. */
+static bool gauge(const struct sonde_snapshot *s, const char *name, double *v)
+{
+	bool present;
+
+	*v = sonde_snapshot_sum(s, name, &present);
+	return present;
+}
+
+/* Share of the time in which programs were attached; < 0 where it is not known. */
+static double observed_ratio(const struct sonde_snapshot *s)
+{
+	double v;
+
+	return gauge(s, "cost.observed_ratio", &v) ? v : -1;
+}
+
+/* Of a command that sonde started. That it obeyed our SIGTERM at the end is no news. */
+static void print_status(FILE *out, const struct sonde_snapshot *s)
+{
+	int status = atoi(meta(s, "command.status", "0"));
+
+	if (status > 128 &&
+	    (status != 128 + SIGTERM || !strcmp(meta(s, "ended", ""), "target exited")))
+		fprintf(out, "The command was ended by signal %d (%s)\n", status - 128,
+			strsignal(status - 128));
+	else if (status && status <= 128)
+		fprintf(out, "The command ended with status %d\n", status);
+}
+
 /* Of a command and its children the one that serves comes first. */
 void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
 	const char *t = meta(s, "serving", "0"), *allocator = target_meta(s, t, "allocator", NULL);
+	const char *version = target_meta(s, t, "allocator_version", "");
 
 	fprintf(out, "%s pid %s", SONDE_PLAIN(target_meta(s, t, "comm", "?")),
 		target_meta(s, t, "pid", "?"));
 	print_others(out, s, t);
 	if (allocator)
-		fprintf(out, ", %s %s", allocator, target_meta(s, t, "allocator_version", ""));
+		fprintf(out, ", %s%s%s", allocator, *version ? " " : "", SONDE_PLAIN(version));
 	else
 		fprintf(out, ", allocator not recognised");
 	fprintf(out, ", THP %s", meta(s, "thp.enabled", "not in this kernel"));
@@ -95,17 +129,10 @@ void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 		fprintf(out, " and only advised for this process");
 	print_age(out, target_meta(s, t, "age_ns", NULL));
 	if (observed_ns)
-		fprintf(out, "; observed %.1f s", seconds(observed_ns));
+		fprintf(out, "; observed %.1f s%s", seconds(observed_ns),
+			observed_ratio(s) >= WITHOUT_GAP ? " without a gap" : "");
 	fputc('\n', out);
-}
-
-/* Sum over targets of a gauge's last value; false if no target has it. */
-static bool gauge(const struct sonde_snapshot *s, const char *name, double *v)
-{
-	bool present;
-
-	*v = sonde_snapshot_sum(s, name, &present);
-	return present;
+	print_status(out, s);
 }
 
 static const char *absent_reason(const struct sonde_snapshot *s, const char *name)
@@ -386,6 +413,7 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 	if (gauge(s, "cost.map_bytes", &v))
 		fprintf(out, " + %s maps", B(v));
 	fputc('\n', out);
-	if (gauge(s, "cost.observed_ratio", &v))
-		fprintf(out, "Observed %.1f %% of the time since recording began\n", 100 * v);
+	if (observed_ratio(s) >= 0 && observed_ratio(s) < WITHOUT_GAP)
+		fprintf(out, "Observed %.1f %% of the %.1f s\n", 100 * observed_ratio(s),
+			seconds(s->last_tick_ns - s->first_tick_ns));
 }

@@ -188,13 +188,55 @@ static void test_groups(void **state)
 	sonde_snapshot_fini(&s);
 }
 
+static char *target_line(struct sonde_snapshot *s, const char *status, const char *ended)
+{
+	assert_int_equal(sonde_meta_set(&s->meta, "command.status", "%s", status), 0);
+	assert_int_equal(sonde_meta_set(&s->meta, "ended", "%s", ended), 0);
+	return TEXT_OF(sonde_summary_target(out, s, 2 * SONDE_NS_PER_SEC));
+}
+
+static void test_target(void **state)
+{
+	static const struct sonde_metric_desc ratio = {"cost.observed_ratio", "ratio", SONDE_GAUGE,
+						       ""};
+	static const struct {
+		const char *status, *ended, *says;
+	} rows[] = {
+		{"0", "target exited", NULL},
+		{"7", "target exited", "The command ended with status 7\n"},
+		{"139", "target exited", "The command was ended by signal 11 ("},
+		{"143", "target exited", "The command was ended by signal 15 ("},
+		{"143", "duration", NULL},
+	};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	sonde_meta_set(&s.meta, "target.0.allocator", "mimalloc");
+	value(&s, &ratio, "", 0.9996);
+	tick(&s, 1);
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
+		text = target_line(&s, rows[i].status, rows[i].ended);
+		assert_says(text, rows[i].says ? rows[i].says : "command", rows[i].says);
+		assert_says(text, ", mimalloc, THP", true);
+		assert_says(text, "; observed 2.0 s without a gap\n", true);
+		free(text);
+	}
+	value(&s, &ratio, "", 0.5);
+	tick(&s, 4);
+	text = TEXT_OF(sonde_summary_cost(out, &s));
+	assert_says(text, "Observed 50.0 % of the 4.0 s\n", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_allocations),
-		cmocka_unit_test(test_drops),
-		cmocka_unit_test(test_columns),
-		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_allocations), cmocka_unit_test(test_drops),
+		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_target),
 	};
 
 	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);
