@@ -264,6 +264,18 @@ refused() { # CODE PATTERN ARG...
 	[ -n "$output" ]
 }
 
+@test "-d 0 is one reading: no rate of no time, nothing attached for one" {
+	run "$SONDE" stat -p "$TARGET" -d 0
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"RSS "*"rates need time: -d 10s"* ]]
+	for word in Queries "Page faults" "Attached in" "not known" "observed "; do
+		[[ $output != *"$word"* ]]
+	done
+	run "$SONDE" stat -p "$TARGET" -d 0 --dry-run
+	[[ $output == *"query          off"*"Nothing attached."* ]]
+}
+
 @test "the exit status of a started command is told when it is not 0" {
 	run "$SONDE" stat --lens rss -- sh -c 'exit 7'
 	echo "$output"

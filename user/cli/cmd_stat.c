@@ -45,6 +45,7 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 	char next[256];
 	struct sonde_stat_end end = {
 		.ended = result->ended,
+		.instant = run->instant,
 		.observed_ns = result->observed_ns,
 		.attach_ns = result->attach_ns,
 		.detach_ns = result->detach_ns,
@@ -85,6 +86,9 @@ static int run_stat(const struct sonde_args *args)
 
 	if (err)
 		return err;
+	/* What counts events has none to count in no time: nothing is attached for it. */
+	if (opts.instant && !opts.lens_mask)
+		opts.lens_mask = 1u << SONDE_LENS_RSS;
 	return args->dry_run ? sonde_observe_dry_run(args, &opts) : sonde_stat_session(args, &opts);
 }
 

@@ -266,22 +266,33 @@ int sonde_stat_line(struct sonde_stat_view *v, const struct sonde_snapshot *snap
 	return fflush(v->out) ? -errno : 0;
 }
 
-int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
-		       const struct sonde_stat_end *end)
+static void print_over_time(FILE *out, const struct sonde_snapshot *snap,
+			    const struct sonde_stat_end *end)
 {
-	sonde_summary_target(out, snap, end->observed_ns);
-	sonde_summary_memory(out, snap);
+	char a[32], d[32];
+
 	sonde_summary_queries(out, snap, end->observed_ns);
 	sonde_summary_faults(out, snap, end->observed_ns);
 	sonde_summary_alloc(out, snap, end->observed_ns);
 	sonde_summary_notes(out, snap);
 	sonde_summary_cost(out, snap);
-	if (end->attach_ns || end->detach_ns) {
-		char a[32], d[32];
-
+	if (end->attach_ns || end->detach_ns)
 		fprintf(out, "Attached in %s, detached in %s; ended: %s\n",
 			sonde_fmt_ns(a, sizeof(a), (double)end->attach_ns),
 			sonde_fmt_ns(d, sizeof(d), (double)end->detach_ns), end->ended);
+}
+
+int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
+		       const struct sonde_stat_end *end)
+{
+	sonde_summary_target(out, snap, end->instant ? 0 : end->observed_ns);
+	sonde_summary_memory(out, snap);
+	if (end->instant) {
+		fprintf(out, "One reading; rates need time: -d 10s\n");
+		sonde_summary_notes(out, snap);
+		sonde_summary_own_cost(out, snap);
+	} else {
+		print_over_time(out, snap, end);
 	}
 	if (end->next)
 		fprintf(out, "Next: %s\n", end->next);

@@ -23,6 +23,7 @@ int sonde_stat_line(struct sonde_stat_view *v, const struct sonde_snapshot *snap
 struct sonde_stat_end {
 	const char *ended; /* "duration", "signal", "target exited", "harm"...                 */
 	const char *next;  /* a command to type next, or NULL                                  */
+	bool instant;	   /* one reading: there is no time for rates                      */
 	uint64_t observed_ns;
 	uint64_t attach_ns, detach_ns;
 };

@@ -393,6 +393,26 @@ double sonde_summary_cost_ratio(const struct sonde_snapshot *s)
 	return have_probe && have_user && have_sys && cpu > 0 ? probe / cpu : -1;
 }
 
+static void print_own_cost(FILE *out, const struct sonde_snapshot *s, const char *before)
+{
+	double v;
+
+	if (gauge(s, "cost.own_cpu", &v))
+		fprintf(out, "%ssonde itself %s CPU", before, NS(v));
+	if (gauge(s, "cost.start_cpu", &v))
+		fprintf(out, " after %s to start", NS(v));
+	if (gauge(s, "cost.own_rss", &v))
+		fprintf(out, ", %s RSS", B(v));
+	if (gauge(s, "cost.map_bytes", &v))
+		fprintf(out, " + %s maps", B(v));
+	fputc('\n', out);
+}
+
+void sonde_summary_own_cost(FILE *out, const struct sonde_snapshot *s)
+{
+	print_own_cost(out, s, "Cost ");
+}
+
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 {
 	double ratio = sonde_summary_cost_ratio(s), v;
@@ -404,15 +424,7 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 		fprintf(out, "not known: the target used no CPU in this time");
 	if (gauge(s, "cost.hits", &v))
 		fprintf(out, "; %s hits", N(v));
-	if (gauge(s, "cost.own_cpu", &v))
-		fprintf(out, "; sonde itself %s CPU", NS(v));
-	if (gauge(s, "cost.start_cpu", &v))
-		fprintf(out, " after %s to start", NS(v));
-	if (gauge(s, "cost.own_rss", &v))
-		fprintf(out, ", %s RSS", B(v));
-	if (gauge(s, "cost.map_bytes", &v))
-		fprintf(out, " + %s maps", B(v));
-	fputc('\n', out);
+	print_own_cost(out, s, "; ");
 	if (observed_ratio(s) >= 0 && observed_ratio(s) < WITHOUT_GAP)
 		fprintf(out, "Observed %.1f %% of the %.1f s\n", 100 * observed_ratio(s),
 			seconds(s->last_tick_ns - s->first_tick_ns));

@@ -17,6 +17,8 @@ void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s);
+/* Only sonde's own part of it. */
+void sonde_summary_own_cost(FILE *out, const struct sonde_snapshot *s);
 
 /* Does the function behind this label of alloc.calls hand out memory, rather than take it back? */
 bool sonde_summary_allocates(const char *label);
