@@ -264,6 +264,18 @@ refused() { # CODE PATTERN ARG...
 	[ -n "$output" ]
 }
 
+@test "--comm with a name that no thread has is warned of" {
+	run "$SONDE" stat -p "$TARGET" --comm nosuch -d 100ms
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"warning: --comm: no thread was called 'nosuch'"* ]]
+	run "$SONDE" record -p "$TARGET" --comm nosuch -d 100ms -o "$BATS_TEST_TMPDIR/x.sonde"
+	[[ $output == *"no thread was called 'nosuch'"* ]]
+	run "$SONDE" stat -p "$TARGET" --comm sleep -d 100ms
+	[ "$status" = 0 ]
+	[[ $output != *"no thread"* ]]
+}
+
 @test "-d 0 is one reading: no rate of no time, nothing attached for one" {
 	run "$SONDE" stat -p "$TARGET" -d 0
 	echo "$output"

@@ -6,10 +6,12 @@
 #include "cli/command.h"
 #include "cli/observe.h"
 #include "cli/output.h"
+#include "cli/threads.h"
 #include "show/stat.h"
 
 struct stat_run {
 	struct sonde_stat_view view;
+	struct sonde_comm_watch threads;
 	bool json, lines, instant;
 };
 
@@ -18,6 +20,7 @@ static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 	struct stat_run *run = ctx;
 	int err;
 
+	sonde_comm_watch_look(&run->threads, snap);
 	if (!run->lines)
 		return 0;
 	err = run->json ? sonde_stat_json_line(run->view.out, snap)
@@ -59,7 +62,8 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 
 int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts *opts)
 {
-	struct stat_run run = {.view = {.out = stdout}, .json = args->json};
+	struct stat_run run = {
+		.view = {.out = stdout}, .json = args->json, .threads = {.comm = args->comm}};
 	struct sonde_session_result result;
 	struct sonde_snapshot snap;
 	int err;
@@ -74,6 +78,8 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	err = sonde_session_run(opts, &snap, &result);
 	if (!err)
 		err = print_end(args, &run, &snap, &result);
+	if (!err)
+		sonde_comm_watch_end(&run.threads, &snap);
 	err = sonde_observe_exit(args, err, result.degraded);
 	sonde_snapshot_fini(&snap);
 	return err;
