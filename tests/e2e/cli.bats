@@ -276,6 +276,15 @@ refused() { # CODE PATTERN ARG...
 	[[ $output != *"no thread"* ]]
 }
 
+@test "that it is starting is said on a terminal only" {
+	run script -qec "$SONDE stat -p $TARGET -d 0" /dev/null
+	[[ ${lines[0]} == "sonde: starting (calibrating"* ]]
+	run script -qec "$SONDE stat -q -p $TARGET -d 0" /dev/null
+	[[ $output != *starting* ]]
+	run "$SONDE" stat -p "$TARGET" -d 0
+	[[ $output != *starting* ]]
+}
+
 @test "-d 0 is one reading: no rate of no time, nothing attached for one" {
 	run "$SONDE" stat -p "$TARGET" -d 0
 	echo "$output"

@@ -75,6 +75,7 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	opts->on_tick_ctx = &run;
 	sonde_output_hold();
 	sonde_snapshot_init(&snap);
+	sonde_observe_say_start();
 	err = sonde_session_run(opts, &snap, &result);
 	if (!err)
 		err = print_end(args, &run, &snap, &result);
