@@ -183,6 +183,8 @@ refused() { # CODE PATTERN ARG...
 	command -v setpriv >/dev/null || skip "setpriv is not installed"
 	run setpriv --reuid=65534 --clear-groups "$SONDE" ps
 	[ "$status" = 0 ]
+	[[ $output =~ processes\ \(pid\ ([0-9]+), ]]
+	[ -d "/proc/${BASH_REMATCH[1]}" ]
 	[[ $output == *"may not be looked into"* ]]
 }
 
