@@ -103,6 +103,7 @@ static int print_plan(const struct sonde_session_opts *opts, const struct sonde_
 			return err;
 	}
 	sonde_plan_print_lenses(stdout, opts, p);
+	sonde_plan_print_costs(stdout, p);
 	sonde_plan_print_sites(stdout, p);
 	sonde_plan_print_touch(stdout, opts, p);
 	sonde_plan_print_blind_spots(stdout, opts);
