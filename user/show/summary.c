@@ -99,8 +99,12 @@ static double observed_ratio(const struct sonde_snapshot *s)
 /* Of a command that sonde started. That it obeyed our SIGTERM at the end is no news. */
 static void print_status(FILE *out, const struct sonde_snapshot *s)
 {
-	int status = atoi(meta(s, "command.status", "0"));
+	uint64_t number;
+	int status;
 
+	if (sonde_parse_u64(meta(s, "command.status", "0"), &number) || number > UINT8_MAX)
+		return;
+	status = (int)number;
 	if (status > 128 &&
 	    (status != 128 + SIGTERM || !strcmp(meta(s, "ended", ""), "target exited")))
 		fprintf(out, "The command was ended by signal %d (%s)\n", status - 128,
