@@ -50,14 +50,15 @@ static const char *signed_bytes(char *buf, size_t size, double d)
 
 static void print_values(const struct view *v, double first, double now)
 {
-	char change[40];
+	char change[40], below[40];
 
 	signed_bytes(change, sizeof(change), now - first);
+	signed_bytes(below, sizeof(below), now);
 	if (v->cols == SONDE_LEDGER_FIRST_LAST) {
 		fprintf(v->out, " %10s %10s %11s\n", B(first), B(now), change);
 		return;
 	}
-	fprintf(v->out, " %10s %5.1f %%", now < 0 ? change : B(now),
+	fprintf(v->out, " %10s %5.1f %%", now < 0 ? below : B(now),
 		v->rss > 0 ? 100 * now / v->rss : 0);
 	if (now != first)
 		fprintf(v->out, "  %s since attach", change);

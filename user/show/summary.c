@@ -185,20 +185,24 @@ static bool labelled_first(const struct sonde_snapshot *s, const struct sonde_sn
 
 typedef const char *(*title_fn)(const char *label, char *buf, size_t size);
 
+#define PHASE_WIDEST "queue wait" /* lists of one section line up */
+
 /* A line each label of a histogram, under @heading. */
 static void print_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
 			 const char *heading, title_fn title)
 {
+	int width = (int)strlen(PHASE_WIDEST);
+	bool any = false;
 	char buf[64];
-	int width = 0;
 
 	for (size_t i = 0; i < s->n_hists; i++)
 		if (labelled_first(s, &s->hists[i], name)) {
 			int len = (int)strlen(title(s->hists[i].label, buf, sizeof(buf)));
 
 			width = len > width ? len : width;
+			any = true;
 		}
-	if (width)
+	if (any)
 		fprintf(out, "  %s\n", heading);
 	for (size_t i = 0; i < s->n_hists; i++)
 		if (labelled_first(s, &s->hists[i], name))
@@ -236,7 +240,7 @@ static void print_phases(FILE *out, const struct sonde_snapshot *s)
 {
 	static const struct {
 		const char *name, *title;
-	} phases[] = {{"query.wait", "queue wait"}, {"query.service", "service"}};
+	} phases[] = {{"query.wait", PHASE_WIDEST}, {"query.service", "service"}};
 	bool any = false;
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(phases); i++) {
@@ -245,7 +249,7 @@ static void print_phases(FILE *out, const struct sonde_snapshot *s)
 		if (!any)
 			fprintf(out, "  phases\n");
 		any = true;
-		print_hist(out, s, phases[i].name, "", phases[i].title, (int)strlen("queue wait"));
+		print_hist(out, s, phases[i].name, "", phases[i].title, (int)strlen(PHASE_WIDEST));
 	}
 }
 

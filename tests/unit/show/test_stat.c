@@ -176,7 +176,7 @@ static void test_groups(void **state)
 	hist(&s, &fault, "unsized", 1000);
 	text = TEXT_OF(sonde_summary_queries(out, &s, 0));
 	assert_says(text, "\n  phases\n    queue wait           1  mean    100 ns  p50", true);
-	assert_says(text, "\n  by command\n    search           1  mean   2.00 us  p50", true);
+	assert_says(text, "\n  by command\n    search               1  mean   2.00 us  p50", true);
 	free(text);
 	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
 	assert_says(text, "\n  by page\n    4 KiB, user code                            1  mean",
@@ -231,12 +231,38 @@ static void test_target(void **state)
 	sonde_snapshot_fini(&s);
 }
 
+/* What is below 0 is told as it is, not as its change. */
+static void test_unexplained(void **state)
+{
+	static const struct sonde_metric_desc total = {"rss.total", "bytes", SONDE_GAUGE, ""};
+	static const struct sonde_metric_desc rows = {"rss.ledger", "bytes", SONDE_GAUGE, ""};
+	static const struct sonde_metric_desc took = {"rss.walk_time", "ns", SONDE_GAUGE, ""};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &total, "", 1 << 20);
+	value(&s, &rows, "unexplained", -4096);
+	value(&s, &took, "smaps", 2e6);
+	sonde_visit(&s.visitor, tick, BEGIN);
+	text = TEXT_OF(sonde_summary_memory(out, &s));
+	assert_says(text, "unexplained               -4.00 KiB  -0.4 %\n", true);
+	assert_says(text, "by mapping: read now, in 2.00 ms\n", true);
+	free(text);
+	tick(&s, 9);
+	text = TEXT_OF(sonde_summary_memory(out, &s));
+	assert_says(text, "by mapping: read 9 s ago, in 2.00 ms\n", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_allocations), cmocka_unit_test(test_drops),
 		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_target),
+		cmocka_unit_test(test_target),	    cmocka_unit_test(test_unexplained),
 	};
 
 	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);
