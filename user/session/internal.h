@@ -117,10 +117,14 @@ void session_enable_lenses(struct session *s);
 /* loop.c */
 int loop_init(struct loop *l, uint64_t drain_ns, uint64_t interval_ns);
 void loop_fini(struct loop *l);
+/* The first interval begins now. */
+void loop_restart(struct loop *l, uint64_t interval_ns);
 /* Run until @deadline_ns (monotonic), s->ended or s->rebuild. 0 or -errno. */
 int loop_run(struct session *s, uint64_t deadline_ns);
 /* One interval's end: lenses, drops, cost, visitors, harm. */
 int session_tick(struct session *s, uint64_t ts_ns);
+/* Hand the interval that the last tick closed to whoever shows it. */
+void session_show_interval(struct session *s);
 int session_drain(struct session *s);
 
 /* gate.c: the visitor that lenses push into. */
@@ -139,6 +143,8 @@ int session_note(struct session *s, enum sonde_note_level level, const char *rem
 
 /* command.c: a command started by us, from the fork to its end. */
 int session_start_command(struct session *s);
+/* Let a held command load its libraries, until its allocator is known; opens it into @t. */
+int session_advance_command(struct session *s, struct sonde_target *t);
 int session_release_command(struct session *s);
 int session_reap_command(struct session *s);
 

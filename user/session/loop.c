@@ -26,16 +26,27 @@ static int add_fd(int ep, int fd, uint64_t what)
 	return 0;
 }
 
-static int make_timer(uint64_t period_ns)
+static void set_timer(int fd, uint64_t period_ns)
 {
 	struct timespec t = {(time_t)(period_ns / SONDE_NS_PER_SEC),
 			     (long)(period_ns % SONDE_NS_PER_SEC)};
 	struct itimerspec spec = {.it_interval = t, .it_value = t};
+
+	timerfd_settime(fd, 0, &spec, NULL);
+}
+
+static int make_timer(uint64_t period_ns)
+{
 	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 
 	if (fd >= 0)
-		timerfd_settime(fd, 0, &spec, NULL);
+		set_timer(fd, period_ns);
 	return fd;
+}
+
+void loop_restart(struct loop *l, uint64_t interval_ns)
+{
+	set_timer(l->tick, interval_ns);
 }
 
 static int make_signals(void)
@@ -165,18 +176,22 @@ int session_tick(struct session *s, uint64_t ts_ns)
 	return err ? err : check_harm(s, ts_ns);
 }
 
+void session_show_interval(struct session *s)
+{
+	if (s->opts->on_tick && s->opts->on_tick(s->opts->on_tick_ctx, s->snap) && !s->ended)
+		s->ended = "output closed";
+	sonde_snapshot_mark(s->snap);
+}
+
 static int on_tick(struct session *s, uint64_t now_ns)
 {
 	int err = session_check_targets(s);
 
 	err = err ? err : session_settings_check(s);
 	err = err ? err : session_tick(s, now_ns);
-	if (err || s->baseline)
-		return err;
-	if (s->opts->on_tick && s->opts->on_tick(s->opts->on_tick_ctx, s->snap) && !s->ended)
-		s->ended = "output closed";
-	sonde_snapshot_mark(s->snap);
-	return 0;
+	if (!err && !s->baseline)
+		session_show_interval(s);
+	return err;
 }
 
 /* The guard takes the probes away when sonde gets no CPU for long: what follows would be zeros. */
