@@ -59,7 +59,7 @@ enum sonde_thp_stall {
 };
 
 #define SONDE_THP_STALL_SERIES (SONDE_THP__STALLS * 2)
-#define SONDE_THP_SUMS	       8192
+#define SONDE_THP_SUMS	       4096
 #define SONDE_THP_HIST_ENTRIES 16384
 
 static inline __attribute__((always_inline)) sonde_u16

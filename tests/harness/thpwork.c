@@ -10,7 +10,7 @@
  *     collapse   4 KiB pages, all there, made huge by MADV_COLLAPSE
  *     ways       COUNT calls of each kind, aligned to 2 MiB and not: see work_ways()
  *     small      COUNT mappings of 64 KiB, unmapped: none can hold a huge page
- *     touch      writes huge pages (prepared: none), for memory pressure
+ *     touch      writes huge pages, after a file of the same size was read: for memory pressure
  *     file       reads a file of that size, through the page cache, twice
  *     idle       nothing
  *     exec       runs itself again as "collapse COUNT"
@@ -130,6 +130,7 @@ static void work_refill(void)
 	advise(memory, bytes, MADV_NOHUGEPAGE, "madvise");
 	purge_parts();
 	purged = rss();
+	nanosleep(&nap, NULL);
 	faults = minflt();
 	advise(memory, bytes, MADV_HUGEPAGE, "madvise");
 	for (int i = 0; i < 30000 && rss() < before; i++)
@@ -142,12 +143,15 @@ static void prepare_base(void)
 {
 	memory = region(MADV_NOHUGEPAGE);
 	touch(memory, PAGE);
-	advise(memory, count * HUGE, MADV_HUGEPAGE, "madvise");
 }
 
+/* Allowed just before, so that khugepaged does not come first. */
 static void work_collapse(void)
 {
-	int err = madvise(memory, count * HUGE, MADV_COLLAPSE);
+	int err;
+
+	advise(memory, count * HUGE, MADV_HUGEPAGE, "madvise");
+	err = madvise(memory, count * HUGE, MADV_COLLAPSE);
 
 	printf("done before=0 err=%d\n", err);
 }
@@ -193,17 +197,6 @@ static void work_small(void)
 	printf("done before=0\n");
 }
 
-static void prepare_touch(void)
-{
-	memory = region(MADV_HUGEPAGE);
-}
-
-static void work_touch(void)
-{
-	touch(memory, PAGE);
-	printf("done before=0\n");
-}
-
 static int file_fd;
 
 static void prepare_file(void)
@@ -222,15 +215,33 @@ static void prepare_file(void)
 	posix_fadvise(file_fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
+static void read_file(void)
+{
+	static char block[64 * 1024];
+
+	lseek(file_fd, 0, SEEK_SET);
+	while (read(file_fd, block, sizeof(block)) > 0)
+		;
+}
+
 static void work_file(void)
 {
-	char block[64 * 1024];
+	read_file();
+	read_file();
+	printf("done before=0\n");
+}
 
-	for (int round = 0; round < 2; round++) {
-		lseek(file_fd, 0, SEEK_SET);
-		while (read(file_fd, block, sizeof(block)) > 0)
-			;
-	}
+/* The cgroup is full of the file's pages when the huge pages are charged to it. */
+static void prepare_touch(void)
+{
+	prepare_file();
+	read_file();
+	memory = region(MADV_HUGEPAGE);
+}
+
+static void work_touch(void)
+{
+	touch(memory, PAGE);
 	printf("done before=0\n");
 }
 

@@ -486,6 +486,7 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	print_cpu(out, rep);
 	print_queries(out, rep);
 	sonde_summary_faults(out, &rep->snap, ns);
+	sonde_summary_thp(out, &rep->snap);
 	sonde_summary_alloc(out, &rep->snap, ns);
 	print_other_hists(out, &rep->snap);
 	print_other_metrics(out, &rep->snap);

@@ -14,6 +14,7 @@ void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 void sonde_summary_memory(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
+void sonde_summary_thp(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s);
