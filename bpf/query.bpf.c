@@ -5,11 +5,7 @@
  * accepted (children inherit it from the listener), so everybody else's traffic costs one look-up.
  */
 #include "lib/syscall.bpf.h"
-#include <bpf/bpf_endian.h>
 
-#define AF_UNIX	    1
-#define AF_INET	    2
-#define AF_INET6    10
 #define SOCK_STREAM 1
 #define MSG_PEEK    2
 #define TCP_LISTEN  10
@@ -76,21 +72,21 @@ static __always_inline bool known_family(struct sock *sk)
 /* Fill what stays the same for the connection's life. */
 static __always_inline void conn_identify(struct sonde_conn *c, struct sock *sk)
 {
-	struct sonde_ev_span *s = &c->span;
-
 	c->flags &= ~SONDE_CONN_LISTENER;
-	s->conn = bpf_get_socket_cookie(sk);
-	s->family = sk->__sk_common.skc_family;
-	if (s->family == AF_UNIX) {
-		c->flags |= SONDE_CONN_UNIX;
-		return;
-	}
-	s->local_port = sk->__sk_common.skc_num;
-	s->peer_port = bpf_ntohs(sk->__sk_common.skc_dport);
-	if (s->family == AF_INET)
-		BPF_CORE_READ_INTO((__u32 *)s->peer_addr, sk, __sk_common.skc_daddr);
-	else
-		BPF_CORE_READ_INTO((struct in6_addr *)s->peer_addr, sk, __sk_common.skc_v6_daddr);
+	c->span.conn = bpf_get_socket_cookie(sk);
+	conn_peer(c, sk);
+}
+
+/* gate_current(), without its look-up of the process where the connection's last reader was the
+ * same. */
+static __always_inline bool gate_conn(const struct sonde_conn *c, __u64 *id)
+{
+	struct sonde_control *ctl = gate_control();
+
+	if (!c || !ctl || ctl->only_tid || ctl->only_comm)
+		return gate_current(id);
+	*id = bpf_get_current_pid_tgid();
+	return (c->span.h.tgid == *id >> 32 && ctl->ready) || gate_current(id);
 }
 
 /* State of a socket that the current thread reads or writes, if it is a connection to a target. */
@@ -101,7 +97,7 @@ static __always_inline struct sonde_conn *conn_of(struct sock *sk)
 
 	if (!c && !known_family(sk))
 		return NULL;
-	if (!gate_current(&id)) {
+	if (!gate_conn(c, &id)) {
 		if (c && c->span.conn)
 			conn_suspend(c);
 		return NULL;

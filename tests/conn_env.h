@@ -51,7 +51,8 @@ static void conn_env_drop(enum sonde_drop cause)
 		for (uint32_t env_i = 0; env_i < (n) && !step(env_i, walk); env_i++)               \
 			;                                                                          \
 	} while (0)
-#define CONN_NOINLINE __attribute__((noinline))
+#define CONN_NOINLINE static __attribute__((noinline))
+#define CONN_GLOBAL   static __attribute__((noinline))
 
 #include "sonde/conn.h"
 

@@ -8,6 +8,7 @@
 #define SONDE_BPF_CONN_H
 
 #include "lib/emit.bpf.h"
+#include <bpf/bpf_endian.h>
 #include "sonde/query.h"
 
 struct {
@@ -40,14 +41,14 @@ static __always_inline void query_count(enum sonde_query_counter which)
 		__sync_fetch_and_add(&n->v[which], 1);
 }
 
-static __always_inline void query_hist(__u32 row, __u64 ns)
+static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 row, __u64 ns)
 {
 	struct sonde_query_hist *h = bpf_map_lookup_elem(&query_hists, &row);
 	__u32 i = sonde_hist_index(ns);
 
-	if (!h || i >= SONDE_HIST_BUCKETS)
+	if (!h || i >= SONDE_HIST_BUCKETS || row >= SONDE_QUERY_ROW__MAX)
 		return;
-	__sync_fetch_and_add(&h->sum, ns);
+	__sync_fetch_and_add(&counts->sum[row], ns);
 	__sync_fetch_and_add(&h->buckets[i], 1);
 }
 
@@ -62,7 +63,9 @@ static __always_inline void conn_env_drop(enum sonde_drop cause)
 }
 
 #define conn_env_loop(n, step, walk) bpf_loop(n, step, walk, 0)
-#define CONN_NOINLINE		     __attribute__((noinline))
+#define CONN_NOINLINE		     static __attribute__((noinline))
+/* Not static: the verifier then checks it once, and not for every way that leads to it. */
+#define CONN_GLOBAL __attribute__((noinline))
 
 struct sonde_conn;
 static __always_inline void conn_env_emit(struct sonde_conn *c);
@@ -77,6 +80,9 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 
 	if (!t || t->conn != s->conn || t->seq != s->seq) {
 		s->flags |= SONDE_SPAN_F_HOPPED;
+		s->alloc_bytes = s->alloc_calls = s->faults = s->fault_ns = 0;
+		s->handler_ns = s->found = 0;
+		s->handler_wall_ms = s->handler_hits = 0;
 		return;
 	}
 	s->alloc_bytes = t->alloc_bytes;
@@ -101,13 +107,10 @@ static __always_inline bool conn_is_sql(const struct sonde_ev_span *s)
 	       (s->proto == SONDE_PROTO_MYSQL ? SONDE_MYSQL_QUERY : SONDE_API_SPHINXQL);
 }
 
-static __always_inline void conn_count(struct sonde_conn *c)
+static __always_inline void conn_count(struct sonde_conn *c, struct sonde_query_counts *n)
 {
-	struct sonde_query_counts *n = query_counts_here();
 	const struct sonde_ev_span *s = &c->span;
 
-	if (!n)
-		return;
 	__sync_fetch_and_add(&n->v[SONDE_QUERY_SPANS], 1);
 	__sync_fetch_and_add(&n->v[SONDE_QUERY_BYTES_IN], s->bytes_in);
 	__sync_fetch_and_add(&n->v[SONDE_QUERY_BYTES_OUT], s->bytes_out);
@@ -125,27 +128,31 @@ static __always_inline void conn_count(struct sonde_conn *c)
 		__sync_fetch_and_add(&n->v[SONDE_QUERY_STATEMENTS], s->statements);
 }
 
-static __always_inline void conn_measure(const struct sonde_ev_span *s, __u64 duration)
+static __always_inline void conn_measure(const struct sonde_ev_span *s,
+					 struct sonde_query_counts *n, __u64 duration)
 {
 	if (s->status == SONDE_SPAN_NO_REPLY || s->status == SONDE_SPAN_ABORTED)
 		return;
-	query_hist(sonde_query_class(s->proto, s->command), duration);
+	query_hist(n, sonde_query_class(s->proto, s->command), duration);
 	if (!(s->flags & SONDE_SPAN_F_NO_WAIT))
-		query_hist(SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
+		query_hist(n, SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
 	if (s->first_ns >= s->start_ns)
-		query_hist(SONDE_QUERY_ROW_SERVICE, s->first_ns - s->start_ns);
+		query_hist(n, SONDE_QUERY_ROW_SERVICE, s->first_ns - s->start_ns);
 }
 
 static __always_inline void conn_env_emit(struct sonde_conn *c)
 {
 	struct sonde_ev_span *s = &c->span;
+	struct sonde_query_counts *counts = query_counts_here();
 	__u64 begin = s->arrival_ns ? s->arrival_ns : s->start_ns, duration;
 	__u32 n = s->text_len;
 
 	duration = s->last_ns > begin ? s->last_ns - begin : 0;
 	conn_collect(s);
-	conn_count(c);
-	conn_measure(s, duration);
+	if (counts) {
+		conn_count(c, counts);
+		conn_measure(s, counts, duration);
+	}
 	if (!cfg.span_events)
 		return;
 	/* A PREPARE is always told: without it an EXECUTE has no text. */
@@ -186,6 +193,30 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	t->begin_ns = s->request_end_ns;
 	t->conn = s->conn;
 	t->seq = s->seq;
+}
+
+/* ---- the other end ---- */
+
+#define AF_UNIX	 1
+#define AF_INET	 2
+#define AF_INET6 10
+
+/* Whom the connection is with; @sk may be any kernel address of a socket. */
+static __always_inline void conn_peer(struct sonde_conn *c, struct sock *sk)
+{
+	struct sonde_ev_span *s = &c->span;
+
+	s->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (s->family == AF_UNIX) {
+		c->flags |= SONDE_CONN_UNIX;
+		return;
+	}
+	s->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	s->peer_port = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	if (s->family == AF_INET)
+		BPF_CORE_READ_INTO((__u32 *)s->peer_addr, sk, __sk_common.skc_daddr);
+	else
+		BPF_CORE_READ_INTO((struct in6_addr *)s->peer_addr, sk, __sk_common.skc_v6_daddr);
 }
 
 /* ---- the server's buffer ---- */

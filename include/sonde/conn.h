@@ -27,6 +27,7 @@
 	8 /* pipelined requests kept behind the one being answered                 */
 #define SONDE_CONN_PACKETS                                                                         \
 	64 /* response packets walked in one send; beyond, only its tail is looked at */
+#define SONDE_CONN_WINDOW 128 /* bytes of a send that are read at once; a power of two */
 #define SONDE_CONN_MISSES                                                                          \
 	8 /* reads on a connection that fit no protocol before it is given up       */
 
@@ -81,6 +82,7 @@ struct sonde_conn {
 	sonde_u8 queued, handshaken, pad[2];
 	sonde_u32 runs; /* program runs since the last span; not exact */
 	sonde_u8 rx_head[16], tx_head[32];
+	sonde_u8 tx_window[SONDE_CONN_WINDOW + 16];
 	struct sonde_conn_queued queue[SONDE_CONN_QUEUE];
 	struct sonde_ev_span span;
 	/* Never written: lets the verifier see that text offset + length stays inside the value. */
@@ -92,6 +94,8 @@ struct sonde_conn_io {
 	struct sonde_conn *c;
 	sonde_u64 base, now;
 	sonde_u32 len, seen, off, text_bytes;
+	sonde_u32 window, window_len; /* which bytes of a send are in tx_window */
+	sonde_u32 command;	      /* the byte behind a MySQL header that was just read, or 0 */
 };
 
 #define CONN_INLINE static inline __attribute__((always_inline))
@@ -132,9 +136,11 @@ CONN_INLINE void conn_span_begin(struct sonde_conn *c, sonde_u64 start_ns, sonde
 {
 	struct sonde_ev_span *s = &c->span;
 
-	__builtin_memset(&s->seq, 0,
-			 __builtin_offsetof(struct sonde_ev_span, family) -
-				 __builtin_offsetof(struct sonde_ev_span, seq));
+	/* What the thread did (alloc_bytes to handler_hits) is filled when the span ends. */
+	s->request_end_ns = s->first_ns = s->last_ns = s->bytes_in = s->bytes_out = 0;
+	s->request_len = s->text_len = s->error = s->flags = 0;
+	s->command = s->version = 0;
+	s->status = SONDE_SPAN_OK;
 	s->index[0] = 0;
 	s->seq = ++c->seq;
 	s->start_ns = start_ns;
@@ -209,9 +215,9 @@ CONN_INLINE void conn_pop(struct sonde_conn *c)
 }
 
 /* The open span is over: hand it out, and go on with the queue. */
-static CONN_NOINLINE int conn_finish(struct sonde_conn *c)
+CONN_GLOBAL int conn_finish(struct sonde_conn *c)
 {
-	if (!c->open)
+	if (!c || !c->open)
 		return 0;
 	if (c->span.last_ns)
 		c->prev_end_ns = c->span.last_ns;
@@ -228,7 +234,7 @@ CONN_INLINE void conn_finish_guessed(struct sonde_conn *c)
 	conn_finish(c);
 }
 
-static CONN_NOINLINE int conn_abort(struct sonde_conn *c)
+CONN_NOINLINE int conn_abort(struct sonde_conn *c)
 {
 	if (!c->open)
 		return 0;

@@ -86,14 +86,12 @@ CONN_INLINE void conn_lose(struct sonde_conn *c)
 	c->flags &= ~SONDE_CONN_FRESH;
 }
 
-/* First byte of a MySQL request's body: the command. */
-CONN_INLINE int conn_mysql_command(struct sonde_conn_io *w)
+/* First byte of a MySQL request's body. */
+CONN_INLINE int conn_mysql_command(struct sonde_conn_io *w, sonde_u8 command)
 {
 	struct sonde_conn *c = w->c;
-	sonde_u8 command = 0;
 
-	if (w->off >= w->seen || conn_env_read(&command, 1, w->base + w->off) ||
-	    !sonde_mysql_is_command(command)) {
+	if (!sonde_mysql_is_command(command)) {
 		conn_lose(c);
 		return 1;
 	}
@@ -158,10 +156,14 @@ CONN_INLINE void conn_copy_text(struct sonde_conn_io *w, sonde_u32 n, sonde_u32 
 CONN_INLINE int conn_rx_body(struct sonde_conn_io *w)
 {
 	struct sonde_conn *c = w->c;
+	sonde_u8 command = w->command;
 	sonde_u32 n;
 
 	if (c->rx_command_due && c->rx_body != SONDE_BODY_OTHER) {
-		if (conn_mysql_command(w))
+		if (!command && w->off < w->seen)
+			conn_env_read(&command, 1, w->base + w->off);
+		w->command = 0;
+		if (conn_mysql_command(w, command))
 			return 1;
 	} else if (c->rx_command_due) {
 		conn_mysql_login(w);
@@ -193,6 +195,7 @@ CONN_INLINE int conn_rx_mysql(struct sonde_conn_io *w)
 			return 1;
 		}
 		c->rx_command_due = 1;
+		w->command = c->rx_head[4];
 		conn_request(w, len);
 		return 0;
 	}
@@ -282,21 +285,37 @@ CONN_INLINE sonde_u32 conn_rx_want(const struct sonde_conn *c)
 	return SONDE_API_HEADER;
 }
 
-CONN_INLINE int conn_rx_head(struct sonde_conn_io *w)
+/*
+ * Read up to @want bytes of a header, and where there is one the byte behind it: of a MySQL request
+ * it is the command (0, which is none, where it is not there).
+ */
+CONN_INLINE int conn_rx_take(struct sonde_conn_io *w, sonde_u32 want)
 {
 	struct sonde_conn *c = w->c;
-	sonde_u32 have = c->rx_have & 7, want = conn_rx_want(c);
-	sonde_u64 n = conn_min(want - conn_min(want, have), w->len - w->off);
+	sonde_u32 have = c->rx_have & 7, n = conn_min(want - conn_min(want, have), w->len - w->off);
+	sonde_u64 size = n + (have + n == SONDE_MYSQL_HEADER && w->off + n < w->seen);
 
-	CONN_OPAQUE(n);
-	if (n > SONDE_API_HEADER)
+	c->rx_head[SONDE_MYSQL_HEADER] = 0;
+	CONN_OPAQUE(size);
+	if (size > SONDE_API_HEADER)
 		return 1;
-	if (n && (w->off + n > w->seen || conn_env_read(c->rx_head + have, n, w->base + w->off))) {
+	if (size &&
+	    (w->off + n > w->seen || conn_env_read(c->rx_head + have, size, w->base + w->off))) {
 		conn_lose(c);
 		return 1;
 	}
 	w->off += n;
 	c->rx_have = have + n;
+	return 0;
+}
+
+CONN_INLINE int conn_rx_head(struct sonde_conn_io *w)
+{
+	struct sonde_conn *c = w->c;
+	sonde_u32 want = conn_rx_want(c);
+
+	if (conn_rx_take(w, want))
+		return 1;
 	if (c->proto == SONDE_PROTO_UNKNOWN)
 		return conn_rx_probe(w);
 	if (c->rx_have < want)
@@ -311,6 +330,7 @@ CONN_INLINE int conn_rx_head(struct sonde_conn_io *w)
 	return conn_rx_api(w);
 }
 
+/* A header and what was read of the body behind it, or more of a body. */
 static long conn_rx_step(sonde_u32 i, void *ctx)
 {
 	struct sonde_conn_io *w = ctx;
@@ -318,7 +338,13 @@ static long conn_rx_step(sonde_u32 i, void *ctx)
 	(void)i;
 	if (w->off >= w->len)
 		return 1;
-	return w->c->rx == SONDE_RX_BODY ? conn_rx_body(w) : conn_rx_head(w);
+	if (w->c->rx == SONDE_RX_HEAD) {
+		if (conn_rx_head(w))
+			return 1;
+		if (w->c->rx == SONDE_RX_HEAD || w->off >= w->len)
+			return 0;
+	}
+	return conn_rx_body(w);
 }
 
 /* The server read @w->len bytes. */

@@ -186,27 +186,40 @@ CONN_INLINE int conn_tx_end(struct sonde_conn_io *w)
 	return 0;
 }
 
-static long conn_tx_step(sonde_u32 i, void *ctx)
+/*
+ * The next @n bytes of the send, up to 16, into tx_head. Where no head is half read they come from
+ * a window that is read at once, since reading user memory is the dearest part of a short step.
+ */
+CONN_INLINE int conn_tx_peek(struct sonde_conn_io *w, sonde_u32 have, sonde_u64 n)
 {
-	struct sonde_conn_io *w = ctx;
 	struct sonde_conn *c = w->c;
-	sonde_u32 left = w->len - w->off, have = c->tx_have & 15;
-	sonde_u64 n;
-	int err;
+	sonde_u64 size;
+	sonde_u32 at;
 
-	(void)i;
-	if (w->off >= w->len || !c->open)
-		return 1;
-	if (c->tx_left) {
-		n = conn_min(left, c->tx_left);
-		w->off += n;
-		c->tx_left -= n;
-		return conn_tx_end(w);
+	if (have)
+		return conn_env_read(c->tx_head + have, n, w->base + w->off);
+	if (w->off + n > w->window + w->window_len || !w->window_len) {
+		size = conn_min(SONDE_CONN_WINDOW, w->seen - w->off);
+		CONN_OPAQUE(size);
+		if (size > SONDE_CONN_WINDOW || conn_env_read(c->tx_window, size, w->base + w->off))
+			return -1;
+		w->window = w->off;
+		w->window_len = size;
 	}
-	n = conn_min(16 - have, left);
+	at = (w->off - w->window) & (SONDE_CONN_WINDOW - 1);
+	__builtin_memcpy(c->tx_head, c->tx_window + at, 16);
+	return 0;
+}
+
+/* A packet's head, with which its rest becomes known. Non-zero: stop. */
+CONN_INLINE int conn_tx_head(struct sonde_conn_io *w)
+{
+	struct sonde_conn *c = w->c;
+	sonde_u32 have = c->tx_have & 15;
+	sonde_u64 n = conn_min(16 - have, w->len - w->off);
+
 	CONN_OPAQUE(n);
-	if (n > 16 || w->off + n > w->seen ||
-	    conn_env_read(c->tx_head + have, n, w->base + w->off)) {
+	if (n > 16 || w->off + n > w->seen || conn_tx_peek(w, have, n)) {
 		c->tx = SONDE_TX_LOST;
 		return 1;
 	}
@@ -215,8 +228,25 @@ static long conn_tx_step(sonde_u32 i, void *ctx)
 	c->tx_have = have;
 	if (have < 4)
 		return 1;
-	err = c->proto == SONDE_PROTO_MYSQL ? conn_tx_mysql(w, have) : conn_tx_api(w, have);
-	return err ? err : conn_tx_end(w);
+	return c->proto == SONDE_PROTO_MYSQL ? conn_tx_mysql(w, have) : conn_tx_api(w, have);
+}
+
+/* One packet, or what there is of it. */
+static long conn_tx_step(sonde_u32 i, void *ctx)
+{
+	struct sonde_conn_io *w = ctx;
+	struct sonde_conn *c = w->c;
+	sonde_u32 n;
+
+	(void)i;
+	if (w->off >= w->len || !c->open)
+		return 1;
+	if (!c->tx_left && conn_tx_head(w))
+		return 1;
+	n = conn_min(w->len - w->off, c->tx_left);
+	w->off += n;
+	c->tx_left -= n;
+	return conn_tx_end(w);
 }
 
 /* Where the walk is lost: does this send end with the end of a result set? */

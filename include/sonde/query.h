@@ -36,9 +36,8 @@ enum sonde_query_row {
 	SONDE_QUERY_ROW__MAX
 };
 
-/* One value of the histogram map. The sum makes means exact. */
+/* One value of the histogram map. */
 struct sonde_query_hist {
-	sonde_u64 sum;
 	sonde_u64 buckets[SONDE_HIST_BUCKETS];
 };
 
@@ -58,9 +57,10 @@ enum sonde_query_counter {
 	SONDE_QUERY_COUNTER__MAX
 };
 
-/* A CPU's counters. */
+/* A CPU's counters. The sums make means exact; here they are on lines that the CPU has anyway. */
 struct sonde_query_counts {
 	sonde_u64 v[SONDE_QUERY_COUNTER__MAX];
+	sonde_u64 sum[SONDE_QUERY_ROW__MAX]; /* ns, of the values in each histogram row */
 };
 
 /* Where a handler's figures are; arg < 0: not known. See struct sonde_handler_field. */

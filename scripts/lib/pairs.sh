@@ -35,7 +35,8 @@ pairs_observed() { # SECONDS FIELD LOAD_ARG...: the same with sonde attached bef
 	local seconds=$1 value lines
 	shift
 	local -a args=("${SONDE_ARGS[@]:-stat}")
-	"$SONDE" "${args[@]}" -p "$SEARCHD_PID" -d $((seconds + 30))s -i 500ms >"$pairs_dir/stat" 2>"$pairs_dir/err" &
+	"$SONDE" "${args[@]}" -p "$SEARCHD_PID" -d $((seconds + 30))s -i 500ms \
+		>"$pairs_dir/stat" 2>"$pairs_dir/err" &
 	pairs_sonde=$!
 	for ((lines = 0; lines < 200; lines++)); do # two printed lines: it is attached and recording
 		[ "$(wc -l <"$pairs_dir/stat")" -lt 2 ] || break

@@ -5,6 +5,7 @@
  * computed from the commands given, never from what was seen.
  */
 #include <poll.h>
+#include <sys/stat.h>
 
 #include "attach_observer.h"
 #include "attach/cost.h"
@@ -155,8 +156,8 @@ static int scenario_stats(const char *unused)
 /* ---- the guard: a sonde of its own process, so that it can be killed and stopped ---- */
 
 struct sonde_process {
-	pid_t pid, guard;
-	int out;
+	pid_t pid, guard[16];
+	int out, n;
 };
 
 static __attribute__((noreturn)) void sonde_main(const struct target *t, const char *family,
@@ -181,24 +182,24 @@ static __attribute__((noreturn)) void sonde_main(const struct target *t, const c
 	_exit(0);
 }
 
-static pid_t only_child(pid_t pid)
+static void find_guards(struct sonde_process *s)
 {
 	char path[64];
-	int child = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", s->pid, s->pid);
 	f = fopen(path, "re");
-	if (!f || fscanf(f, "%d", &child) != 1)
+	while (f && s->n < (int)SONDE_ARRAY_SIZE(s->guard) && fscanf(f, "%d", &s->guard[s->n]) == 1)
+		s->n++;
+	if (!s->n)
 		die(path);
 	fclose(f);
-	return child;
 }
 
 static struct sonde_process sonde_start(const struct target *t, const char *family,
 					uint64_t guard_ns, uint64_t max_ns)
 {
-	struct sonde_process s;
+	struct sonde_process s = {};
 	int from[2];
 	char word;
 
@@ -214,7 +215,7 @@ static struct sonde_process sonde_start(const struct target *t, const char *fami
 	s.out = from[0];
 	if (read(s.out, &word, 1) != 1 || word != 'a')
 		die("sonde's start");
-	s.guard = only_child(s.pid);
+	find_guards(&s);
 	return s;
 }
 
@@ -299,11 +300,60 @@ static int scenario_stopped(const char *family)
 
 	check(!poll(&p, 1, 2000) && armed(&t), "heartbeats keep the probes beyond the deadline");
 	kill(s.pid, SIGSTOP);
-	kill(s.guard, SIGSTOP);
+	for (int i = 0; i < s.n; i++)
+		kill(s.guard[i], SIGSTOP);
 	check(await_clean(&t), "with sonde and guard both stopped, no probe outlives the deadline");
 	kill(s.pid, SIGCONT);
 	check(read(s.out, &word, 1) == 1 && word == 'l', "sonde, continued, finds its guard gone");
 	sonde_end(&s);
+	target_stop(&t);
+	return 0;
+}
+
+static void write_file(const char *dir, const char *name, int number)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	if (!f || fprintf(f, "%d", number) < 0 || fclose(f))
+		die(path);
+}
+
+/* It is busy until the last of its processes has been collected. */
+static bool await_rmdir(const char *dir)
+{
+	struct pollfd none = {.fd = -1};
+
+	for (int ms = 0; ms < AWAIT_MS; ms += 10) {
+		if (!rmdir(dir))
+			return true;
+		poll(&none, 1, 10);
+	}
+	return false;
+}
+
+/* A frozen cgroup (v2, mounted at $CGROUP2), as container runtimes use it. */
+static int scenario_frozen(const char *family)
+{
+	struct target t = target_start();
+	struct sonde_process s = sonde_start(&t, family, SONDE_NS_PER_SEC, 0);
+	const char *root = getenv("CGROUP2");
+	char dir[96];
+
+	snprintf(dir, sizeof(dir), "%s/sonde-test-%d", root ? root : "/sys/fs/cgroup", getpid());
+	if (mkdir(dir, 0755))
+		die(dir);
+	write_file(dir, "cgroup.procs", s.pid);
+	for (int i = 0; i < s.n; i++)
+		write_file(dir, "cgroup.procs", s.guard[i]);
+	check(armed(&t), "armed");
+	write_file(dir, "cgroup.freeze", 1);
+	check(await_clean(&t), "frozen together, no probe outlives the deadline");
+	write_file(dir, "cgroup.freeze", 0);
+	sonde_end(&s);
+	check(await_rmdir(dir), "the cgroup is empty again");
 	target_stop(&t);
 	return 0;
 }
@@ -376,12 +426,12 @@ static const struct {
 	const char *name;
 	int (*run)(const char *family);
 } scenarios[] = {
-	{"counts", scenario_counts},	   {"two", scenario_two},
-	{"kernel", scenario_kernel},	   {"refused", scenario_refused},
-	{"stats", scenario_stats},	   {"killed", scenario_killed},
-	{"stopped", scenario_stopped},	   {"churn", scenario_churn},
-	{"deadline", scenario_deadline},   {"features", scenario_features},
-	{"calibrate", scenario_calibrate},
+	{"counts", scenario_counts},	 {"two", scenario_two},
+	{"kernel", scenario_kernel},	 {"refused", scenario_refused},
+	{"stats", scenario_stats},	 {"killed", scenario_killed},
+	{"stopped", scenario_stopped},	 {"churn", scenario_churn},
+	{"frozen", scenario_frozen},	 {"deadline", scenario_deadline},
+	{"features", scenario_features}, {"calibrate", scenario_calibrate},
 };
 
 int main(int argc, char **argv)

@@ -4,7 +4,7 @@
  * small result set by one send. It does nothing else, so what observing it costs is seen best.
  * Prints its port, and at SIGTERM how many queries it answered and the CPU time that took.
  *
- *   echo [--rows N] [--splits N]      N rows of 8 bytes; the answer in N sends
+ *   echo [--rows N] [--splits N] [--mute]      N rows of 8 bytes; the answer in N sends; or none at all
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,6 +33,7 @@ static struct client *clients[MAX_FDS];
 static uint8_t answer[65536];
 static size_t answer_len;
 static unsigned splits = 1;
+static bool mute;
 static unsigned long long answered;
 static volatile sig_atomic_t stop;
 
@@ -137,7 +138,7 @@ static void reply(int fd, const uint8_t *body)
 		send_all(fd, "\7\0\0\1\0\0\0\2\0\0\0", 11);
 		return;
 	}
-	for (size_t at = 0; at < answer_len; at += part)
+	for (size_t at = 0; !mute && at < answer_len; at += part)
 		send_all(fd, answer + at, answer_len - at < part ? answer_len - at : part);
 	answered++;
 }
@@ -191,6 +192,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"rows", required_argument, NULL, 'r'},
 						{"splits", required_argument, NULL, 's'},
+						{"mute", no_argument, NULL, 'm'},
 						{0}};
 	struct sigaction sa = {.sa_handler = on_signal};
 	struct epoll_event ev = {.events = EPOLLIN}, evs[64];
@@ -202,6 +204,8 @@ int main(int argc, char **argv)
 			rows = (unsigned)atoi(optarg);
 		else if (opt == 's')
 			splits = (unsigned)atoi(optarg);
+		else if (opt == 'm')
+			mute = true;
 		else
 			return 2;
 	}

@@ -247,7 +247,7 @@ preload() { # GLOB
 	equal_to_truth
 	[ "$(seen live "")" = 0 ]
 	[ "$(seen handed_out "")" = "$(seen given_back "")" ]
-	[ "$(tail -n 1 "$T/out" | jq '[.drops | to_entries[] | select(.key | startswith("alloc"))] | length')" = 0 ]
+	tail -n 1 "$T/out" | jq -e '[.drops | keys[] | select(startswith("alloc"))] == []'
 }
 
 # A busy target: malloc and free in turn, so at most one block a thread is live at any time.
@@ -258,8 +258,9 @@ preload() { # GLOB
 	for i in 1 2 3; do
 		"$B/sonde" stat -p "$work_pid" --lens alloc,rss,query --alloc-mode exact --yes -d 300ms \
 			--json >"$T/out" 2>"$T/err" 3>&-
-		live=$(tail -n 1 "$T/out" | jq '.metrics[] | select(.name == "alloc.live") | .value')
-		calls=$(tail -n 1 "$T/out" | jq '[.metrics[] | select(.name == "alloc.calls") | .value] | add')
+		tail -n 1 "$T/out" >"$T/json"
+		live=$(jq '.metrics[] | select(.name == "alloc.live") | .value' "$T/json")
+		calls=$(jq '[.metrics[] | select(.name == "alloc.calls") | .value] | add' "$T/json")
 		echo "live $live after $calls calls"
 		[ "$calls" -gt 1000 ]
 		[ "${live#-}" -le 2064 ] # one block at either end

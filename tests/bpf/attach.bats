@@ -150,6 +150,14 @@ leaks() { dmesg | grep -c 'leaking uprobe' || true; }
 	drive stopped perf
 }
 
+@test "sonde and its guard frozen by their cgroup: no probe outlives the deadline" {
+	needs uprobe_multi
+	CGROUP2=$(awk '$3 == "cgroup2" && $4 ~ /^rw/ {print $2; exit}' /proc/mounts)
+	[ -n "$CGROUP2" ] || skip "no writable cgroup v2 hierarchy is mounted"
+	export CGROUP2
+	drive frozen multi
+}
+
 @test "the absolute deadline ends the probes of a living sonde" {
 	needs uprobe_multi
 	drive deadline multi

@@ -39,7 +39,8 @@ queries="FROM rec.query WHERE command IN ('query', 'search')"
 	record_load "$f"
 	equal 20000 "$(load_field ok)" "queries answered"
 	equal 20000 "$(recording_sql "$f" "SELECT count(*) $queries")" "spans"
-	equal 0 "$(recording_sql "$f" "SELECT coalesce(sum(count), 0) FROM rec.drop_total")" drops
+	equal 0 "$(recording_sql "$f" "SELECT coalesce(sum(count), 0) FROM rec.drop_total
+		WHERE lens = 'query'")" "drops of the query lens"
 	equal 8 "$(recording_sql "$f" "SELECT count(DISTINCT conn) $queries")" connections
 	equal "$(printf 'mysql|tcp|5000\nmysql|unix|5000\nsphinxapi|tcp|5000\nsphinxapi|unix|5000')" \
 		"$(recording_sql "$f" "SELECT proto, CASE WHEN client LIKE '%:%' THEN 'tcp'

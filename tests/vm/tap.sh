@@ -35,13 +35,15 @@ matches() {
 	if echo "$1" | grep -Eq "$2"; then ok "$3"; else not_ok "$3" "no match for $2 in:" "$1"; fi
 }
 
-# until_line FILE PATTERN: wait up to a minute for a line; the guest is slow
+# until_line FILE PATTERN PID: wait for a line, a minute at most (the guest is slow), and no longer than
+# the program that writes it lives
 until_line() {
 	for _ in $(seq 600); do
 		grep -q "$2" "$1" 2>/dev/null && return 0
+		kill -0 "$3" 2>/dev/null || break
 		sleep 0.1
 	done
-	return 1
+	grep -q "$2" "$1" 2>/dev/null
 }
 
 # observe_program SONDE-OPTIONS PROGRAM ARGUMENT...: run a test program that says "ready PID", works when
@@ -54,13 +56,13 @@ observe_program() {
 	"$@" </tmp/go >/tmp/work &
 	work_pid=$!
 	exec 9>/tmp/go
-	until_line /tmp/work ^ready
+	until_line /tmp/work ^ready $work_pid
 	# shellcheck disable=SC2086 # options are words
 	sonde stat -p $work_pid $options -i 200ms --json >/tmp/stat 2>/tmp/stat.err 9>&- &
 	sonde_pid=$!
-	until_line /tmp/stat interval || cat /tmp/stat.err >&2
+	until_line /tmp/stat interval $sonde_pid || cat /tmp/stat.err >&2
 	echo >&9
-	until_line /tmp/work ^done
+	until_line /tmp/work ^done $work_pid
 	kill -INT $sonde_pid
 	wait $sonde_pid
 	exec 9>&-

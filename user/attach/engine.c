@@ -85,6 +85,11 @@ static int load_shared(struct sonde_engine *e, uint32_t ring_bytes)
 		return sonde_err(EINVAL, "cannot make an event ring of %u bytes", ring_bytes);
 	sonde_bpflog_forget();
 	err = bpf_object__load(e->shared);
+	if (err == -EINVAL) /* what a kernel says to a type of map that it does not know */
+		return sonde_err(EOPNOTSUPP,
+				 "cannot make the shared maps: the kernel lacks %s (since %s)",
+				 sonde_feature_name(SONDE_FEAT_TASK_STORAGE),
+				 sonde_feature_since(SONDE_FEAT_TASK_STORAGE));
 	if (err)
 		return load_error(err, "the shared maps");
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(shared_maps); i++) {
@@ -132,6 +137,7 @@ void sonde_engine_free(struct sonde_engine **engine)
 	if (e->stats_fd >= 0)
 		close(e->stats_fd);
 	free(e->links);
+	free(e->children);
 	free(e->targets);
 	free(e);
 	*engine = NULL;

@@ -137,8 +137,8 @@ static uint64_t memlock_of(const struct bpf_map *map)
 	row = strstr(text, "memlock:");
 	if (!row || sscanf(row, "memlock: %lu", &bytes) != 1)
 		bytes = 0;
-	/* Before 6.4, 90a5527d7686 ("bpf: add new map ops ->map_mem_usage"), fdinfo computed it from the
-	 * size of a value, of which a ring has none. */
+	/* Before 6.4, 90a5527d7686 ("bpf: add new map ops ->map_mem_usage"), fdinfo computed it
+	 * from the size of a value, of which a ring has none. */
 	if (bpf_map__type(map) == BPF_MAP_TYPE_RINGBUF && bytes < bpf_map__max_entries(map))
 		bytes = bpf_map__max_entries(map);
 	return bytes;

@@ -79,25 +79,15 @@ static int attach_requests(struct sonde_engine *e, int lens, const struct sonde_
 	return err;
 }
 
-static int attach_in_child(struct sonde_engine *e, int lens, enum engine_guard which,
-			   const struct sonde_requests *reqs, uint64_t guard_ns, uint64_t max_ns)
+static bool is_attached(const struct sonde_engine *e, int lens)
 {
-	struct sonde_guard g = {};
-	size_t failed = SIZE_MAX;
-	int err;
-
-	if (!reqs->n)
-		return 0;
-	if (sonde_guard_alive(&e->guards[lens][which]))
-		return sonde_err(EALREADY, "lens %s is attached already", e->lens[lens].name);
-	err = sonde_guard_start(reqs->r, reqs->n, guard_ns, max_ns, &g, &failed);
-	if (err && failed < reqs->n)
-		return sonde_engine_link_error(err, &reqs->r[failed]);
-	if (err)
-		return sonde_err(err, "cannot start the guard child of lens %s: %s",
-				 e->lens[lens].name, strerror(-err));
-	e->guards[lens][which] = g;
-	return 0;
+	for (size_t i = 0; i < e->n_links; i++)
+		if (e->links[i].lens == lens)
+			return true;
+	for (size_t i = 0; i < e->n_children; i++)
+		if (e->children[i].lens == lens)
+			return true;
+	return false;
 }
 
 struct sorted {
@@ -130,7 +120,11 @@ static int attach_lens(struct sonde_engine *e, const struct sonde_plan *plan, in
 		       uint64_t guard_ns, uint64_t max_ns)
 {
 	struct sorted s = {};
-	int err = sort_items(e, plan, lens, &s);
+	int err;
+
+	if (is_attached(e, lens))
+		return sonde_err(EALREADY, "lens %s is attached already", e->lens[lens].name);
+	err = sort_items(e, plan, lens, &s);
 
 	if (!err && s.guarded.n && !guard_ns)
 		err = sonde_err(EINVAL, "lens %s: guarded probes need a deadline",
@@ -138,38 +132,28 @@ static int attach_lens(struct sonde_engine *e, const struct sonde_plan *plan, in
 	if (!err)
 		err = attach_requests(e, lens, &s.kernel);
 	if (!err)
-		err = attach_in_child(e, lens, ENGINE_HOLDS, &s.held, 0, 0);
+		err = sonde_engine_hold(e, lens, &s.held, 0, 0);
 	if (!err)
-		err = attach_in_child(e, lens, ENGINE_GUARDS, &s.guarded, guard_ns, max_ns);
+		err = sonde_engine_hold(e, lens, &s.guarded, guard_ns, max_ns);
 	sonde_requests_fini(&s.kernel);
 	sonde_requests_fini(&s.held);
 	sonde_requests_fini(&s.guarded);
 	return err;
 }
 
-static void stop_guards(struct sonde_engine *e, int lens)
-{
-	for (int which = ENGINE_GUARD__MAX; which-- > 0;)
-		sonde_guard_stop(&e->guards[lens][which]);
-}
-
 int sonde_engine_attach(struct sonde_engine *e, const struct sonde_plan *plan, int lens,
 			uint64_t guard_ns, uint64_t guard_max_ns, uint64_t *took_ns)
 {
 	uint64_t begin = sonde_mono_ns();
-	size_t mark = e->n_links;
-	int err = 0, i;
+	size_t links = e->n_links, children = e->n_children;
+	int err = 0;
 
-	for (i = 0; !err && i < SONDE_LENS__MAX; i++)
+	for (int i = 0; !err && i < SONDE_LENS__MAX; i++)
 		if (engine_wants(lens, i) && e->lens[i].loaded)
 			err = attach_lens(e, plan, i, guard_ns, guard_max_ns);
 	if (err) {
-		sonde_engine_drop(e, -1, mark);
-		/* What this call attached; a lens that was attached before is -EALREADY, not ours.
-		 */
-		for (i -= 1; i >= 0 && err != -EALREADY; i--)
-			if (engine_wants(lens, i))
-				stop_guards(e, i);
+		sonde_engine_release(e, -1, children);
+		sonde_engine_drop(e, -1, links);
 		return err;
 	}
 	if (took_ns)
@@ -181,34 +165,10 @@ int sonde_engine_detach(struct sonde_engine *e, int lens, uint64_t *took_ns)
 {
 	uint64_t begin = sonde_mono_ns();
 
-	/* All leave at the same time, what slows the target first; the kernel is slow at it. */
-	for (int which = ENGINE_GUARD__MAX; which-- > 0;)
-		for (int i = 0; i < SONDE_LENS__MAX; i++)
-			if (engine_wants(lens, i))
-				sonde_guard_dismiss(&e->guards[i][which]);
-	for (int i = 0; i < SONDE_LENS__MAX; i++)
-		if (engine_wants(lens, i))
-			stop_guards(e, i);
+	/* What may slow the target goes first. */
+	sonde_engine_release(e, lens, 0);
 	sonde_engine_drop(e, lens, 0);
 	if (took_ns)
 		*took_ns = sonde_mono_ns() - begin;
 	return 0;
-}
-
-void sonde_engine_beat(struct sonde_engine *e)
-{
-	for (int i = 0; i < SONDE_LENS__MAX; i++)
-		sonde_guard_beat(&e->guards[i][ENGINE_GUARDS]);
-}
-
-bool sonde_engine_guard_alive(struct sonde_engine *e)
-{
-	for (int i = 0; i < SONDE_LENS__MAX; i++)
-		for (int which = 0; which < ENGINE_GUARD__MAX; which++) {
-			struct sonde_guard *g = &e->guards[i][which];
-
-			if (g->pid && !sonde_guard_alive(g))
-				e->guard_lost = true;
-		}
-	return !e->guard_lost;
 }

@@ -14,8 +14,11 @@ struct engine_lens {
 	bool loaded;
 };
 
-/* Which child a lens's uprobe links live in: one without timers, or one that a timer kills. */
-enum engine_guard { ENGINE_HOLDS, ENGINE_GUARDS, ENGINE_GUARD__MAX };
+/* A child that holds uprobe links of a lens; one with timers must hear from us (guard.h). */
+struct engine_child {
+	struct sonde_guard g;
+	int lens;
+};
 
 struct engine_link {
 	int fd, lens;
@@ -28,8 +31,8 @@ struct sonde_engine {
 	struct engine_lens lens[SONDE_LENS__MAX];
 	struct engine_link *links;
 	size_t n_links, cap_links;
-	/* Children that hold uprobe links, per lens; pid 0: none. */
-	struct sonde_guard guards[SONDE_LENS__MAX][ENGINE_GUARD__MAX];
+	struct engine_child *children;
+	size_t n_children, cap_children;
 	bool guard_lost;
 	uint32_t *targets; /* tgids, for events that are opened per thread */
 	size_t n_targets, cap_targets;
@@ -42,18 +45,25 @@ static inline bool engine_wants(int which, int lens)
 	return which == -1 || which == lens;
 }
 
-/* Remember a link of @lens; takes @fd over, closing it on failure. */
-int sonde_engine_keep(struct sonde_engine *e, int lens, int fd);
-/* Close links of @lens beyond the first @from, newest first. */
-void sonde_engine_drop(struct sonde_engine *e, int lens, size_t from);
-/* Log why a link could not be made, and pass @err on. */
-int sonde_engine_link_error(int err, const struct sonde_link_request *req);
-
 /* Requests of an item: what has to be linked, one link each. */
 struct sonde_requests {
 	struct sonde_link_request *r;
 	size_t n, cap;
 };
+
+/* Remember a link of @lens; takes @fd over, closing it on failure. */
+int sonde_engine_keep(struct sonde_engine *e, int lens, int fd);
+/* Close links of @lens beyond the first @from, newest first. */
+void sonde_engine_drop(struct sonde_engine *e, int lens, size_t from);
+/* Have children make and hold the links. @beat_ns and @max_ns as in guard.h. 0 or -errno (logged).
+ */
+int sonde_engine_hold(struct sonde_engine *e, int lens, const struct sonde_requests *reqs,
+		      uint64_t beat_ns, uint64_t max_ns);
+/* Let go of children of @lens beyond the first @from; waits until their links are gone. */
+void sonde_engine_release(struct sonde_engine *e, int lens, size_t from);
+/* Log why a link could not be made, and pass @err on. */
+int sonde_engine_link_error(int err, const struct sonde_link_request *req);
+
 int sonde_requests_add(struct sonde_requests *reqs, struct sonde_engine *e,
 		       const struct sonde_plan_item *item);
 void sonde_requests_fini(struct sonde_requests *reqs);

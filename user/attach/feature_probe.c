@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <sys/mman.h>
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
@@ -126,8 +125,12 @@ int sonde_probe_TRACEFS(void)
 	return take(sonde_tracefs_open());
 }
 
-/* A request for a uprobe at the beginning of @path. */
-static int try_uprobe(enum sonde_link_kind kind, const char *path, pid_t pid)
+/*
+ * Ask for a uprobe in a directory. That can never be made, and how it is refused tells what the
+ * kernel knows; nothing is created, so there is nothing to take away again (which takes 100 ms or
+ * more).
+ */
+static int try_uprobe(enum sonde_link_kind kind, pid_t pid)
 {
 	static const uint64_t offset, cookie = 1;
 	sonde_autoclose int prog = sonde_prog_empty(kind, NULL);
@@ -135,7 +138,7 @@ static int try_uprobe(enum sonde_link_kind kind, const char *path, pid_t pid)
 		.kind = kind,
 		.prog_fd = prog,
 		.pid = pid,
-		.path = path,
+		.path = "/",
 		.offsets = &offset,
 		.cookies = &cookie,
 		.n = 1,
@@ -144,33 +147,29 @@ static int try_uprobe(enum sonde_link_kind kind, const char *path, pid_t pid)
 	return prog < 0 ? prog : sonde_link_create(&req);
 }
 
-/* In a file that nobody maps: no process gets a breakpoint, so there is none to be left behind if
- * we are killed just then. */
+/* The right is asked for before the path is looked at; the link's file says if there is such an
+ * event. */
 int sonde_probe_PERF_UPROBE(void)
 {
-	sonde_autoclose int file = memfd_create("sonde-probe", MFD_CLOEXEC);
-	char path[64];
+	int err = try_uprobe(SONDE_LINK_UPROBE_PERF, getpid());
 
-	if (file < 0 || ftruncate(file, sysconf(_SC_PAGESIZE)))
-		return -errno;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-	return take(try_uprobe(SONDE_LINK_UPROBE_PERF, path, getpid()));
+	return err == -EINVAL ? 0 : take(err) ? err : -EPROTO;
 }
 
 /*
- * A directory cannot be probed: EBADF says that the kernel knows the link, and creates nothing. An
- * impossible pid must be refused before the path is looked at, as kernels do whose filter means the
- * thread group (46ba0e49b642, 6.10); others filter by thread and are not fit for use.
+ * EBADF says that the kernel knows the link. An impossible pid must be refused before the path is
+ * looked at, as kernels do whose filter means the thread group (46ba0e49b642, 6.10); others filter
+ * by thread and are not fit for use.
  */
 static int multi_known(enum sonde_link_kind kind)
 {
-	int err = try_uprobe(kind, "/", 0);
+	int err = try_uprobe(kind, 0);
 
 	if (err == -EPERM)
 		return err;
 	if (err != -EBADF)
 		return take(err) ? -EOPNOTSUPP : -EPROTO;
-	err = try_uprobe(kind, "/", -1);
+	err = try_uprobe(kind, -1);
 	return err == -EINVAL ? 0 : -EOPNOTSUPP;
 }
 

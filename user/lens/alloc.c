@@ -74,7 +74,6 @@ struct op_link {
 struct target_state {
 	struct op_link ops[SONDE_ALLOC__MAX];
 	bool attached, returns; /* any probe; returns are seen, so live bytes are known */
-	bool told;		/* why there is no value */
 	uint64_t bytes;		/* at the previous tick */
 	uint64_t *buckets;	/* likewise, SONDE_HIST_BUCKETS */
 };
@@ -367,10 +366,9 @@ static int push_target(const struct sonde_lens_ctx *ctx, uint32_t target, uint64
 	return err ? err : push_sizes(ctx, target, bytes, ts_ns);
 }
 
-/* Said once a target, not at every tick. */
 static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_ns)
 {
-	const char *why = "no function of the allocator is attached";
+	const char *why = "the process began after the probes were attached to its parent";
 	int err;
 
 	if (!ctx->opts->alloc_exact)
@@ -379,6 +377,8 @@ static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint6
 		why = "--passive attaches no probes";
 	else if (!ctx->targets->t[target].allocator)
 		why = "the allocator was not recognised";
+	else if (!ctx->targets->t[target].is_child)
+		why = "no function of the allocator is attached";
 	err = sonde_lens_push_absent(ctx, target, M_CALLS, "", ts_ns, why);
 	err = err ? err : sonde_lens_push_absent(ctx, target, M_REQUESTED, "", ts_ns, why);
 	return err ? err : sonde_lens_push_absent(ctx, target, M_LIVE, "", ts_ns, why);
@@ -392,7 +392,7 @@ static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	for (uint32_t t = 0; !err && t < ctx->targets->n; t++) {
 		if (t < s->n_targets && s->targets[t].attached)
 			err = push_target(ctx, t, ts_ns);
-		else if (!s->prev_ns && !ctx->targets->t[t].gone)
+		else if (!ctx->targets->t[t].gone)
 			err = push_why_not(ctx, t, ts_ns);
 	}
 	s->prev_ns = ts_ns;

@@ -149,7 +149,6 @@ static void take_delta(struct query_state *st, unsigned row)
 {
 	const struct sonde_query_hist *now = &st->hists[row];
 	struct sonde_query_hist *was = &st->before[row];
-	uint64_t sum = __atomic_load_n(&now->sum, __ATOMIC_RELAXED);
 
 	sonde_hist_reset(&st->delta);
 	for (uint32_t i = 0; i < SONDE_HIST_BUCKETS; i++) {
@@ -160,8 +159,9 @@ static void take_delta(struct query_state *st, unsigned row)
 		sonde_hist_add_bucket(&st->delta, i, n - was->buckets[i]);
 		was->buckets[i] = n;
 	}
-	st->delta.sum = (double)(sum - was->sum);
-	was->sum = sum;
+	if (st->delta.count)
+		st->delta.sum = (double)(st->sums[row] - st->sums_before[row]);
+	st->sums_before[row] = st->sums[row];
 }
 
 static int push_hist(struct sonde_lens_ctx *ctx, uint64_t ts_ns, unsigned desc, const char *label,
@@ -207,10 +207,13 @@ static int read_counts(struct query_state *st)
 
 	if (bpf_map_lookup_elem(st->counts_fd, &zero, st->percpu))
 		return sonde_err(errno, "query: cannot read the counters: %s", strerror(errno));
-	for (size_t i = 0; i < SONDE_QUERY_COUNTER__MAX; i++) {
-		st->counts[i] = 0;
-		for (int c = 0; c < st->n_cpus; c++)
+	memset(st->counts, 0, sizeof(st->counts));
+	memset(st->sums, 0, sizeof(st->sums));
+	for (int c = 0; c < st->n_cpus; c++) {
+		for (size_t i = 0; i < SONDE_QUERY_COUNTER__MAX; i++)
 			st->counts[i] += st->percpu[c].v[i];
+		for (size_t i = 0; i < SONDE_QUERY_ROW__MAX; i++)
+			st->sums[i] += st->percpu[c].sum[i];
 	}
 	return 0;
 }

@@ -322,7 +322,7 @@ static size_t fingerprint_call(const char *sql, const char *end, char *out, size
 
 	while (p < end && isspace((unsigned char)*p))
 		p++;
-	while (p < end && *p != '(' && !isspace((unsigned char)*p))
+	while (p < end && (word_char((unsigned char)*p) || *p == '.'))
 		p++;
 	return copy_lower(out, size, sql, (size_t)(p - sql));
 }

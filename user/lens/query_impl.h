@@ -43,6 +43,7 @@ struct query_state {
 	int counts_fd, n_cpus;
 	struct sonde_query_counts *percpu;
 	uint64_t counts[SONDE_QUERY_COUNTER__MAX];
+	uint64_t sums[SONDE_QUERY_ROW__MAX], sums_before[SONDE_QUERY_ROW__MAX]; /* ns */
 	bool execute_seen, log_seen; /* the plan attached these handlers                          */
 	unsigned disagreed; /* ticks in a row in which handler and spans told different numbers */
 	struct query_text texts[QUERY_TEXTS];

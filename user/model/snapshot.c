@@ -184,7 +184,7 @@ static int take_tick(void *ctx, uint64_t ts_ns)
 		s->hists[i].interval = done;
 		sonde_hist_reset(&s->hists[i].pending);
 	}
-	if (!s->ticks)
+	if (!s->ticks && !s->first_tick_ns)
 		s->first_tick_ns = ts_ns;
 	s->prev_tick_ns = s->last_tick_ns;
 	s->last_tick_ns = ts_ns;
@@ -226,6 +226,11 @@ void sonde_snapshot_fini(struct sonde_snapshot *s)
 	free(s->notes);
 	sonde_meta_fini(&s->meta);
 	*s = (struct sonde_snapshot){0};
+}
+
+void sonde_snapshot_start(struct sonde_snapshot *s, uint64_t ts_ns)
+{
+	s->first_tick_ns = s->last_tick_ns = ts_ns;
 }
 
 void sonde_snapshot_mark(struct sonde_snapshot *s)

@@ -47,6 +47,8 @@ struct sonde_snapshot {
 
 void sonde_snapshot_init(struct sonde_snapshot *s);
 void sonde_snapshot_fini(struct sonde_snapshot *s);
+/* Recording begins: the first interval counts from @ts_ns. */
+void sonde_snapshot_start(struct sonde_snapshot *s, uint64_t ts_ns);
 /* The interval was shown: differences count from here (histograms turn over at the tick). */
 void sonde_snapshot_mark(struct sonde_snapshot *s);
 /* NULL if never seen. @label "" for the plain series. Target: index, or UINT32_MAX for any. */

@@ -29,8 +29,7 @@ static int describe_host(struct session *s)
 	err = err ? err : sonde_meta_set(&s->meta, "kernel.release", "%s", u.release);
 	err = err ? err
 		  : sonde_meta_set(&s->meta, "host.cpus", "%ld", sysconf(_SC_NPROCESSORS_ONLN));
-	err = err ? err : sonde_meta_set(&s->meta, "clock.mono_ns", "%" PRIu64, s->clock.mono_ns);
-	return err ? err : sonde_meta_set(&s->meta, "clock.real_ns", "%" PRIu64, s->clock.real_ns);
+	return err ? err : sonde_meta_set_clock(&s->meta, &s->clock);
 }
 
 static int describe_features(struct session *s)

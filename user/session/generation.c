@@ -270,6 +270,7 @@ int session_arm(struct session *s)
 	if (s->generation > 1)
 		return start_lenses(s);
 	s->first_active_ns = s->active_since_ns;
+	sonde_snapshot_start(s->snap, s->first_active_ns);
 	s->start_cpu_ns = session_own_cpu_ns();
 	s->baseline = true;
 	err = session_tick(s, sonde_mono_ns());
@@ -278,12 +279,22 @@ int session_arm(struct session *s)
 	return err ? err : note_plan(s);
 }
 
+/* Closing the gate ends the time observed: the detach that follows may take seconds. */
+void session_pause(struct session *s)
+{
+	if (s->engine)
+		sonde_engine_pause(s->engine);
+	if (s->active_since_ns)
+		s->observed_ns += sonde_mono_ns() - s->active_since_ns;
+	s->active_since_ns = 0;
+}
+
 void session_teardown(struct session *s)
 {
 	uint64_t now[SONDE_LENS__MAX][SONDE_DROP__MAX] = {{0}}, took = 0;
 
+	session_pause(s);
 	if (s->engine) {
-		sonde_engine_pause(s->engine);
 		session_drain(s);
 		if (!sonde_engine_drops(s->engine, now))
 			for (int l = 0; l < SONDE_LENS__MAX; l++)
@@ -292,9 +303,6 @@ void session_teardown(struct session *s)
 		sonde_engine_detach(s->engine, -1, &took);
 		s->result->detach_ns += took;
 	}
-	if (s->active_since_ns)
-		s->observed_ns += sonde_mono_ns() - s->active_since_ns;
-	s->active_since_ns = 0;
 	for (int l = 0; l < SONDE_LENS__MAX; l++) {
 		if (s->inited[l] && s->ctx[l].lens->fini)
 			s->ctx[l].lens->fini(&s->ctx[l]);

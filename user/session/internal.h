@@ -84,6 +84,7 @@ struct session {
 /* generation.c: build and tear down what hangs on an engine. 0 or -errno (logged). */
 int session_prepare(struct session *s);
 int session_arm(struct session *s);
+void session_pause(struct session *s);
 void session_teardown(struct session *s);
 /* Hooks and plan for the current targets, without an engine. */
 int session_make_plan(struct session *s);

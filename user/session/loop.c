@@ -176,16 +176,28 @@ static int on_tick(struct session *s, uint64_t now_ns)
 	return 0;
 }
 
+/* The guard takes the probes away when sonde gets no CPU for long: what follows would be zeros. */
+static int check_guard(struct session *s)
+{
+	if (!s->engine || sonde_engine_guard_alive(s->engine))
+		return 0;
+	s->ended = "probes lost";
+	return session_note(s, SONDE_NOTE_DEGRADED, "observe when the machine is less busy",
+			    "the guard removed the probes: sonde was stopped or starved for 2 s");
+}
+
 static int dispatch(struct session *s, uint64_t what)
 {
 	struct signalfd_siginfo sig;
+	int err;
 
 	switch (what) {
 	case EV_DRAIN:
 		swallow(s->loop.drain);
+		err = check_guard(s);
 		if (s->engine)
 			sonde_engine_beat(s->engine);
-		return session_drain(s);
+		return err ? err : session_drain(s);
 	case EV_TICK:
 		swallow(s->loop.tick);
 		return on_tick(s, sonde_mono_ns());

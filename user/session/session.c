@@ -107,8 +107,10 @@ static int next_generation(struct session *s)
 	int err;
 
 	s->rebuild = false;
+	session_pause(s);
+	err = session_tick(s, sonde_mono_ns()); /* the old generation's last figures */
 	session_teardown(s);
-	err = session_prepare(s);
+	err = err ? err : session_prepare(s);
 	return err ? err : session_arm(s);
 }
 
@@ -138,8 +140,7 @@ static int finish(struct session *s, int err)
 	int last = 0;
 
 	s->state = DRAINING;
-	if (s->engine)
-		sonde_engine_pause(s->engine);
+	session_pause(s);
 	if (s->begun && !err)
 		last = session_check_targets(s);
 	if (s->begun && !last)

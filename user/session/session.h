@@ -46,7 +46,8 @@ struct sonde_session_opts {
 
 /* How a session ended, and what it cost. Strings are static. */
 struct sonde_session_result {
-	const char *ended;     /* "duration", "signal", "target exited", "harm", "sink", "tick"         */
+	/* "duration", "signal", "target exited", "harm", "probes lost", "sink", "tick" */
+	const char *ended;
 	bool degraded;	       /* any degraded note was made                                           */
 	uint64_t observed_ns;  /* from activate to pause                                               */
 	uint64_t attach_ns, detach_ns;

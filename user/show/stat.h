@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What `sonde stat` prints: a line per interval, a summary at the end, or one JSON object. Reads the
- * snapshot only, so it cannot show what a recording would not hold.
+ * What `sonde stat` prints: a line per interval, a summary at the end, or one JSON object. Reads
+ * the snapshot only, so it cannot show what a recording would not hold.
  */
 #ifndef SONDE_SHOW_STAT_H
 #define SONDE_SHOW_STAT_H
@@ -20,14 +20,15 @@ int sonde_stat_line(struct sonde_stat_view *v, const struct sonde_snapshot *snap
 
 /* How it ended, for the summary. Strings borrowed. */
 struct sonde_stat_end {
-	const char *ended;	/* "duration", "signal", "target exited", "harm"...                 */
-	const char *next;	/* a command to type next, or NULL                                  */
+	const char *ended; /* "duration", "signal", "target exited", "harm"...                 */
+	const char *next;  /* a command to type next, or NULL                                  */
 	uint64_t observed_ns;
 	uint64_t attach_ns, detach_ns;
 };
 
 /* The summary: memory first, then queries, faults, allocation, notes, drops and cost. */
-int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap, const struct sonde_stat_end *end);
+int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
+		       const struct sonde_stat_end *end);
 /* The same figures as one JSON object and a newline. */
 int sonde_stat_json(FILE *out, const struct sonde_snapshot *snap, const struct sonde_stat_end *end);
 /* One JSON object for the interval (for --json with intervals: JSON lines). */

@@ -256,8 +256,8 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 
 		if (strcmp(m->desc->name, "alloc.calls") || !m->present || m->last <= 0)
 			continue;
-		fprintf(out, "  %-20s %14s calls %12s", m->label, N(m->last),
-			B(labelled(s, "alloc.requested", m->label)));
+		bytes = labelled(s, "alloc.requested", m->label);
+		fprintf(out, "  %-24s %12s calls %12s", m->label, N(m->last), bytes > 0 ? B(bytes) : "");
 		if (labelled(s, "alloc.failed", m->label) > 0)
 			fprintf(out, "  %s failed", N(labelled(s, "alloc.failed", m->label)));
 		fputc('\n', out);

@@ -92,7 +92,16 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct file;
+struct fdtable {
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct task_struct {
+	struct files_struct *files;
 	pid_t pid;
 	pid_t tgid;
 	struct task_struct *group_leader;

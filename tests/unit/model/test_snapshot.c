@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* A snapshot remembers last values, differences over an interval, merged histograms, notes and drops. */
+/* A snapshot remembers last values, differences over an interval, merged histograms, notes and
+ * drops. */
 #include "unit/unit.h"
 
 #include "model/snapshot.h"
@@ -54,7 +55,8 @@ static void test_gauge_and_absence(void **state)
 	push(&s, &gauge, "", 0, 7);
 	push(&s, &gauge, "", 0, 3);
 	m = sonde_snapshot_find_metric(&s, "x.level", "", 0);
-	assert_true(m->present && !m->absent && m->first == 7 && m->last == 3 && m->min == 3 && m->max == 7);
+	assert_true(m->present && !m->absent && m->first == 7 && m->last == 3 && m->min == 3 &&
+		    m->max == 7);
 	sonde_snapshot_fini(&s);
 }
 

@@ -8,12 +8,22 @@ feature() { # NAME ANSWER
 		"$2" "doctor says $2 to $1"
 }
 
-for name in bpf btf ringbuf task_storage sk_storage tp_btf tracefs perf_uprobe perf_sw \
-	iter_task_file map_files; do
+for name in bpf btf ringbuf tp_btf tracefs perf_sw iter_task_file map_files; do
 	feature $name yes
 done
 case $(uname -r) in
-6.1.*)
+5.10.*)
+	feature task_storage no
+	feature sk_storage no
+	;;
+*)
+	feature task_storage yes
+	feature sk_storage yes
+	feature perf_uprobe yes
+	;;
+esac
+case $(uname -r) in
+5.10.* | 6.1.*)
 	feature uprobe_multi no
 	feature uprobe_session no
 	feature sock_length no

@@ -30,7 +30,7 @@ serve() {
 	CONF
 	searchd --nodetach --config $dir/conf >$dir/out 2>&1 &
 	searchd_pid=$!
-	until_line $dir/out "accepting connections" || cat $dir/out >&2
+	until_line $dir/out "accepting connections" $searchd_pid || cat $dir/out >&2
 }
 
 sum() { # METRIC
@@ -42,7 +42,7 @@ ask() { # NAME
 	rm -f /tmp/stat
 	sonde stat -p $searchd_pid --lens query -i 200ms --json >/tmp/stat 2>/tmp/stat.err &
 	sonde_pid=$!
-	until_line /tmp/stat interval || cat /tmp/stat.err >&2
+	until_line /tmp/stat interval $sonde_pid || cat /tmp/stat.err >&2
 	searchload --sphinxql 127.0.0.1:29340 --api 127.0.0.1:29341 --sphinxql $dir/sql.sock \
 		--connections 6 --queries 60 --mix light --words $words >/tmp/load 2>/tmp/load.err
 	is "$(jq .ok /tmp/load)" 60 "searchd answers 60 queries ($1)"
