@@ -182,9 +182,10 @@ make_group() {
 	launch=(bash -c 'echo $BASHPID >'"$group"'/cgroup.procs; exec "$0" "$@"')
 }
 
-stalls_of() { # LABEL: the counts of both targets, as they stand in the plan
-	jq -c --arg l "$1" '[.metrics[] | select(.name == "thp.stall_count" and .label == $l)] |
-		map({(.target | tostring): .value}) | add // {}' "$T/json"
+# The metric NAME{memcg_reclaim} of whoever has it.
+reclaim() { # NAME FIELD
+	jq --arg n "thp.$1" --arg f "$2" '[.metrics[] | select(.name == $n and
+		.label == "memcg_reclaim")] | if length == 1 then .[0][$f] else "not one" end' "$T/json"
 }
 
 @test "reclaim for a cgroup's limit is charged to the process that stalls, and to no other" {
@@ -198,18 +199,13 @@ stalls_of() { # LABEL: the counts of both targets, as they stand in the plan
 	worker=$work_pid
 	end
 	exec 8>&-
-	jq -c '.meta' "$T/json" | head -c 600
-	stalls_of memcg_reclaim
-	n=$(jq '[.metrics[] | select(.name == "thp.stall_count" and .label == "memcg_reclaim")] | length' "$T/json")
-	[ "$n" = 1 ]
-	[ "$(metric stall_count memcg_reclaim)" -gt 0 ]
-	[ "$(jq -r --argjson t "$(jq '[.metrics[] | select(.name == "thp.stall_count" and
-		.label == "memcg_reclaim") | .target][0]' "$T/json")" '.meta["target.\($t).pid"]' "$T/json")" = "$worker" ]
+	[ "$(reclaim stall_count value)" -gt 0 ]
+	[ "$(jq -r --argjson t "$(reclaim stall_count target)" '.meta["target.\($t).pid"]' \
+		"$T/json")" = "$worker" ]
 	# Every stall is in the histogram, and their times add up.
-	jq -e '(.histograms[] | select(.name == "thp.stall" and .label == "memcg_reclaim")) as $h |
-		(.metrics[] | select(.name == "thp.stall_count" and .label == "memcg_reclaim") | .value) as $n |
-		(.metrics[] | select(.name == "thp.stall_time" and .label == "memcg_reclaim") | .value) as $t |
-		$h.count == $n and ($h.mean * $n / $t - 1 | fabs) < 0.02' "$T/json"
+	jq -e --argjson n "$(reclaim stall_count value)" --argjson t "$(reclaim stall_time value)" \
+		'.histograms[] | select(.name == "thp.stall" and .label == "memcg_reclaim") |
+		.count == $n and (.mean * $n / $t - 1 | fabs) < 0.02' "$T/json"
 	nothing_dropped
 }
 

@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/file.h"
 #include "core/mem.h"
+#include "core/num.h"
 #include "core/str.h"
 #include "lens/thp_system.h"
 
@@ -89,14 +90,11 @@ static int read_size(struct sonde_thp_system *s, const char *size)
 	dir = opendir(path);
 	while (dir && !err && (e = readdir(dir))) {
 		char line[32], name[56];
-		char *end;
 		uint64_t value;
 
 		if (e->d_name[0] == '.' ||
-		    sonde_read_line(line, sizeof(line), "%s/%s", path, e->d_name))
-			continue;
-		value = strtoull(line, &end, 10);
-		if (end == line)
+		    sonde_read_line(line, sizeof(line), "%s/%s", path, e->d_name) ||
+		    sonde_parse_u64(line, &value))
 			continue;
 		snprintf(name, sizeof(name), "%.15s.%.38s", size + strlen("hugepages-"), e->d_name);
 		err = set(s, name, value, sonde_str_starts(e->d_name, "nr_"));

@@ -62,7 +62,13 @@ static void print_khugepaged(FILE *out, const struct sonde_snapshot *s)
 {
 	double scans = own_scans(s, false), done = value(s, "thp.collapses", "khugepaged");
 	const char *label;
+	const struct sonde_snap_metric *m =
+		sonde_snapshot_find_metric(s, "thp.scans", "succeed", UINT32_MAX);
 
+	if (m && !m->present) {
+		fprintf(out, "Huge pages: khugepaged's work absent: %s\n", m->absent);
+		return;
+	}
 	if (!scans && !done) {
 		fprintf(out, "Huge pages: khugepaged did nothing for it\n");
 		return;
@@ -148,18 +154,23 @@ static void print_system(FILE *out, const struct sonde_snapshot *s)
 			N(held));
 }
 
+/* The lens always tells one of these, even where it is 0 or absent. */
+bool sonde_summary_has_thp(const struct sonde_snapshot *s)
+{
+	return sonde_snapshot_find_metric(s, "thp.scans", "succeed", UINT32_MAX) ||
+	       sonde_snapshot_find_metric(s, "thp.purge_calls", "dontneed", UINT32_MAX);
+}
+
 void sonde_summary_thp(FILE *out, const struct sonde_snapshot *s)
 {
 	static const char *const own[] = {"thp.scans", "thp.purge_calls", "thp.stall_count",
 					  "thp.migrated"};
-	bool seen = false, happened = false, present;
+	bool happened = false, present;
 
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(own); i++) {
-		happened |= sonde_snapshot_sum(s, own[i], &present) > 0;
-		seen |= present;
-	}
-	if (!seen)
+	if (!sonde_summary_has_thp(s))
 		return;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(own); i++)
+		happened |= sonde_snapshot_sum(s, own[i], &present) > 0;
 	print_khugepaged(out, s);
 	if (!happened)
 		return;
