@@ -28,7 +28,7 @@ teardown() {
 
 # Change a setting in /sys until the test's end.
 set_sys() { # FILE VALUE
-	restore+=("echo $(cat "$1") >$1")
+	restore+=("echo $(sed 's/.*\[\(.*\)\].*/\1/' "$1") >$1")
 	echo "$2" >"$1"
 }
 
@@ -118,6 +118,7 @@ nothing_dropped() {
 }
 
 @test "16 collapses by MADV_COLLAPSE are the process's own" {
+	set_sys $THP/enabled madvise
 	observe collapse 16
 	[ "$(worked err)" = 0 ] || skip "no MADV_COLLAPSE (before 6.1)"
 	[ "$(metric collapses self)" = 16 ]

@@ -7,10 +7,11 @@
  * On COUNT x 2 MiB of memory:
  *     purge      huge pages, of each of which 504 of 512 pages are given back by MADV_DONTNEED
  *     refill     the same; then waits until khugepaged has filled them again
- *     collapse   4 KiB pages, all there, made huge by MADV_COLLAPSE
+ *     collapse   4 KiB pages, all there, made huge by MADV_COLLAPSE; "enabled" must be madvise
  *     ways       COUNT calls of each kind, aligned to 2 MiB and not: see work_ways()
  *     small      COUNT mappings of 64 KiB, unmapped: none can hold a huge page
  *     touch      writes huge pages, after a file of the same size was read: for memory pressure
+ *     fragment   4 KiB pages, given back but for one in 16; then writes half as many huge pages
  *     file       reads a file of that size, through the page cache, twice
  *     idle       nothing
  *     exec       runs itself again as "collapse COUNT"
@@ -141,17 +142,14 @@ static void work_refill(void)
 
 static void prepare_base(void)
 {
-	memory = region(MADV_NOHUGEPAGE);
+	memory = region(MADV_NORMAL);
 	touch(memory, PAGE);
 }
 
-/* Allowed just before, so that khugepaged does not come first. */
+/* Nobody asked for huge pages here, so khugepaged does not come first; this call ignores that. */
 static void work_collapse(void)
 {
-	int err;
-
-	advise(memory, count * HUGE, MADV_HUGEPAGE, "madvise");
-	err = madvise(memory, count * HUGE, MADV_COLLAPSE);
+	int err = madvise(memory, count * HUGE, MADV_COLLAPSE);
 
 	printf("done before=0 err=%d\n", err);
 }
@@ -245,6 +243,18 @@ static void work_touch(void)
 	printf("done before=0\n");
 }
 
+/* COUNT should be nearly all that is free: what is left in one piece is used up first. */
+static void prepare_fragment(void)
+{
+	char *p = region(MADV_NOHUGEPAGE);
+
+	touch(p, PAGE);
+	for (size_t i = 0; i < count * HUGE; i += 16 * PAGE)
+		advise(p + i, 15 * PAGE, MADV_DONTNEED, "madvise dontneed");
+	count /= 2;
+	memory = region(MADV_HUGEPAGE);
+}
+
 static void work_idle(void)
 {
 	printf("done before=0\n");
@@ -271,6 +281,7 @@ static const struct kind {
 	{"small", NULL, work_small},
 	{"touch", prepare_touch, work_touch},
 	{"file", prepare_file, work_file},
+	{"fragment", prepare_fragment, work_touch},
 	{"idle", NULL, work_idle},
 	{"exec", NULL, work_exec},
 };
