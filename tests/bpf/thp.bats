@@ -127,6 +127,34 @@ nothing_dropped() {
 	[ "$(metric collapses khugepaged)" = 0 ]
 }
 
+@test "after exec the new address space is the target's" {
+	export SONDE_WITHOUT=mm_owner
+	set_sys $THP/enabled madvise
+	begin exec 4
+	"$B/sonde" stat -p "$work_pid" --lens thp -i 100ms --json >"$T/out" 2>"$T/err" 3>&- 9>&- &
+	sonde_pid=$!
+	until_line "$T/out" interval "$sonde_pid"
+	echo >&9
+	until [ "$(grep -c ^ready "$T/work")" = 2 ]; do kill -0 "$work_pid"; done
+	# The session plans anew for what runs there now.
+	seen=$(grep -c interval "$T/out")
+	until [ "$(grep -c interval "$T/out")" -gt $((seen + 3)) ]; do
+		kill -0 "$sonde_pid"
+		sleep 0.05
+	done
+	echo >&9
+	until_line "$T/work" ^done "$work_pid"
+	kill -INT "$sonde_pid"
+	wait "$sonde_pid"
+	sonde_pid=
+	grep '"summary"' "$T/out" >"$T/json"
+	cat "$T/work" "$T/err"
+	jq -c '.metrics[] | select(.name == "thp.collapses"), .notes' "$T/json"
+	[ "$(jq '[.metrics[] | select(.name == "thp.collapses" and .label == "self") | .value] | add' \
+		"$T/json")" = 4 ]
+	exec 9>&-
+}
+
 @test "every call that gives memory back is counted, and those that cut through 2 MiB" {
 	observe ways 4
 	[ "$(metric purge_calls dontneed)" = 8 ]

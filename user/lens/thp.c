@@ -409,7 +409,7 @@ const struct sonde_lens sonde_lens_thp = {
 	.name = "thp",
 	.summary =
 		"what huge pages do: khugepaged, bloat, purges that split, reclaim and compaction",
-	.overhead = "nothing between events; about 1 us a purge or a stall",
+	.overhead = "0.5 us a purge; 40 ns a system call and 70 ns a new page of any process",
 	.blind_spots =
 		"whether a purge really hits a huge page, purges by io_uring or process_madvise, "
 		"bloat from before attach, faults (the fault lens)",
