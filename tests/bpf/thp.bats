@@ -78,8 +78,10 @@ metric() { # NAME LABEL: "absent" where the lens could not count
 		.value // "absent"] | if length == 0 then 0 else .[0] end' "$T/json"
 }
 
+# An interrupt that allocates a page while a program on mm_page_alloc runs is skipped: not our thread's.
 nothing_dropped() {
-	[ "$(jq '[.drops | to_entries[] | select(.key | startswith("thp"))] | length' "$T/json")" = 0 ]
+	jq -e '[.drops | keys[] | select(startswith("thp") and . != "thp.recursion")] | length == 0' \
+		"$T/json"
 }
 
 @test "8 huge pages of which 504 of 512 pages are purged: 8 calls that split, memory held outside RSS" {

@@ -22,7 +22,7 @@
 			.event = ev,                                                               \
 			.needs = {SONDE_FEAT_BPF, SONDE_FEAT_BTF, SONDE_FEAT_NONE},                \
 	},                                                                                         \
-	.is = {__VA_ARGS__}
+	.is = {__VA_ARGS__}, .unknown = ev " has arguments that this sonde does not know"
 
 #define MM                                                                                         \
 	{                                                                                          \
@@ -39,9 +39,10 @@
 #define MIGRATE	      "pages are moved"
 
 static const struct sonde_thp_layout layouts[] = {
-	{ROW("thp.scan", "mm_khugepaged_scan_pmd", "thp_scan_7", SCAN, MM, {2, "bool"},
-	     {5, "int"})},
-	{ROW("thp.scan", "mm_khugepaged_scan_pmd", "thp_scan_6", SCAN, MM, {2, "int"}, {4, "int"})},
+	{ROW("thp.scan", "mm_khugepaged_scan_pmd", "thp_scan_7", SCAN ", 7 arguments", MM,
+	     {2, "bool"}, {5, "int"})},
+	{ROW("thp.scan", "mm_khugepaged_scan_pmd", "thp_scan_6", SCAN ", 6 arguments", MM,
+	     {2, "int"}, {4, "int"})},
 	{ROW("thp.scan_file", "mm_khugepaged_scan_file", "thp_scan_file", SCAN_FILE, MM,
 	     {2, "struct file *"}, {5, "int"}),
 	 .newer = true},
@@ -49,25 +50,25 @@ static const struct sonde_thp_layout layouts[] = {
 	     "how much of 2 MiB is empty", {1, "int"})},
 	{ROW("thp.collapse", "mm_collapse_huge_page", "thp_collapse", COLLAPSE, MM, {2, "int"})},
 	{ROW("thp.collapse_file", "mm_khugepaged_collapse_file", "thp_collapse_file_3",
-	     COLLAPSE_FILE, MM, {3, "bool"}, {7, "int"}),
+	     COLLAPSE_FILE ", is_shmem before addr", MM, {3, "bool"}, {7, "int"}),
 	 .newer = true},
 	{ROW("thp.collapse_file", "mm_khugepaged_collapse_file", "thp_collapse_file_4",
-	     COLLAPSE_FILE, MM, {4, "bool"}, {7, "int"}),
+	     COLLAPSE_FILE ", is_shmem after addr", MM, {4, "bool"}, {7, "int"}),
 	 .newer = true},
-	{ROW("thp.reclaim", "mm_vmscan_direct_reclaim_begin", "thp_reclaim_order", RECLAIM,
-	     {0, "int"}, {1, "gfp_t"})},
-	{ROW("thp.reclaim", "mm_vmscan_direct_reclaim_begin", "thp_reclaim_gfp", RECLAIM,
-	     {0, "gfp_t"}, {1, "int"})},
-	{ROW("thp.memcg", "mm_vmscan_memcg_reclaim_begin", "thp_memcg_order", MEMCG, {0, "int"},
-	     {1, "gfp_t"})},
-	{ROW("thp.memcg", "mm_vmscan_memcg_reclaim_begin", "thp_memcg_gfp", MEMCG, {0, "gfp_t"},
-	     {1, "int"})},
+	{ROW("thp.reclaim", "mm_vmscan_direct_reclaim_begin", "thp_reclaim_order",
+	     RECLAIM ", order before gfp", {0, "int"}, {1, "gfp_t"})},
+	{ROW("thp.reclaim", "mm_vmscan_direct_reclaim_begin", "thp_reclaim_gfp",
+	     RECLAIM ", gfp before order", {0, "gfp_t"}, {1, "int"})},
+	{ROW("thp.memcg", "mm_vmscan_memcg_reclaim_begin", "thp_memcg_order",
+	     MEMCG ", order before gfp", {0, "int"}, {1, "gfp_t"})},
+	{ROW("thp.memcg", "mm_vmscan_memcg_reclaim_begin", "thp_memcg_gfp",
+	     MEMCG ", gfp before order", {0, "gfp_t"}, {1, "int"})},
 	{ROW("thp.compact", "mm_compaction_try_to_compact_pages", "thp_compact",
 	     "a thread must move pages to get a large one", {0, "int"}, {1, "gfp_t"})},
-	{ROW("thp.migrate", "mm_migrate_pages", "thp_migrate_6", MIGRATE, {0, ULONG},
-	     {5, "enum migrate_mode"}, {6, "int"})},
-	{ROW("thp.migrate", "mm_migrate_pages", "thp_migrate_7", MIGRATE, {0, ULONG},
-	     {6, "enum migrate_mode"}, {7, "int"})},
+	{ROW("thp.migrate", "mm_migrate_pages", "thp_migrate_6", MIGRATE ", 7 arguments",
+	     {0, ULONG}, {5, "enum migrate_mode"}, {6, "int"})},
+	{ROW("thp.migrate", "mm_migrate_pages", "thp_migrate_7", MIGRATE ", 8 arguments",
+	     {0, ULONG}, {6, "enum migrate_mode"}, {7, "int"})},
 };
 
 static bool same_type(const char *want, const char *have)
@@ -111,6 +112,8 @@ static int add_hook(struct sonde_hook_list *list, const struct sonde_thp_layout 
 	if (found) {
 		hook.alts = &found->alt;
 		hook.n_alts = 1;
+	} else {
+		hook.purpose = row->unknown;
 	}
 	return sonde_hook_list_add(list, &hook);
 }

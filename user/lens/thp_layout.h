@@ -17,6 +17,7 @@ struct sonde_thp_layout {
 		const char *type; /* NULL: no more. "int" is also unsigned                     */
 	} is[3];
 	bool newer; /* older kernels lack the event, and with it what it tells of              */
+	const char *unknown; /* the purpose to show when no row fits */
 };
 
 /* Type of argument @i of @event as sonde_btf_tracepoint_param() tells it, for tests to replace. */
