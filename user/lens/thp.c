@@ -3,9 +3,10 @@
  * The THP lens: what huge pages do to the target. khugepaged's work is charged to the owner of the
  * address space, purges and stalls to the process whose thread they are; the system's own counters
  * go along as context, as what changed since attach. The kernel side counts into two maps; a tick
- * reads both whole. Nothing is deleted while it may still be counted into.
+ * reads both whole. An entry is deleted when its process has ended and its last value was told.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,6 +83,9 @@ struct thp_state {
 	struct sonde_thp_stall_rows stalls;
 	struct sonde_thp_system system;
 	uint64_t last_ns;
+	bool *over; /* by target: it has ended, its last figures are told, its entries forgotten */
+	size_t n_over;
+	bool told_lost; /* of children without a target */
 };
 
 static const void *thp_elf(size_t *size)
@@ -126,29 +130,9 @@ static void thp_fini(struct sonde_lens_ctx *ctx)
 	sonde_thp_sums_fini(&st->sums);
 	sonde_thp_stalls_fini(&st->stalls);
 	sonde_thp_system_fini(&st->system);
+	free(st->over);
 	free(st);
 	ctx->priv = NULL;
-}
-
-/* Run the iterator; what it writes to maps is the result. */
-static int seed_spaces(struct sonde_lens_ctx *ctx)
-{
-	struct bpf_program *prog = bpf_object__find_program_by_name(ctx->obj, "thp_seed");
-	sonde_autoclose int link = -1, it = -1;
-	char byte;
-	int n;
-
-	if (!attached(ctx, "thp.seed"))
-		return 0;
-	link = bpf_link_create(bpf_program__fd(prog), 0, BPF_TRACE_ITER, NULL);
-	it = link < 0 ? -errno : bpf_iter_create(link);
-	if (it < 0)
-		return sonde_err(link < 0 ? -link : errno,
-				 "thp: cannot walk the processes; khugepaged's work may be missed");
-	do
-		n = (int)read(it, &byte, sizeof(byte));
-	while (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)));
-	return 0;
 }
 
 static int thp_init(struct sonde_lens_ctx *ctx)
@@ -166,7 +150,7 @@ static int thp_init(struct sonde_lens_ctx *ctx)
 	if (st->sums_fd < 0 || st->hist_fd < 0 || st->n_cpus < 1)
 		err = sonde_err(EINVAL, "thp: the BPF object lacks its maps; rebuild sonde");
 	else
-		err = seed_spaces(ctx);
+		err = sonde_thp_seed(ctx);
 	if (err)
 		thp_fini(ctx);
 	return err;
@@ -364,6 +348,76 @@ static int push_system(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	return err;
 }
 
+/* Room for targets that joined. */
+static int grow_over(struct thp_state *st, size_t n)
+{
+	bool *over = n > st->n_over ? reallocarray(st->over, n, sizeof(*over)) : st->over;
+
+	if (n > st->n_over) {
+		if (!over)
+			return -ENOMEM;
+		memset(over + st->n_over, 0, (n - st->n_over) * sizeof(*over));
+		st->over = over;
+		st->n_over = n;
+	}
+	return 0;
+}
+
+static int push_targets(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct thp_state *st = ctx->priv;
+	int err = 0;
+
+	for (uint32_t i = 0; i < ctx->targets->n && !err; i++)
+		if (!st->over[i])
+			err = push_target(ctx, i, ts_ns);
+	return err;
+}
+
+/*
+ * A child may have ended before the session could make a target of it: what it did belongs to no
+ * target, which is told once.
+ */
+static int forget_unknown(struct sonde_lens_ctx *ctx)
+{
+	struct thp_state *st = ctx->priv;
+	uint32_t last = 0;
+	bool lost = false;
+
+	for (size_t i = 0; i < st->sums.n; i++) {
+		uint32_t tgid = st->sums.e[i].key.tgid;
+
+		if (tgid == last || index_of(ctx->targets, tgid) >= 0)
+			continue;
+		last = tgid;
+		if (!kill((pid_t)tgid, 0) || errno != ESRCH)
+			continue;
+		sonde_thp_forget(st->sums_fd, st->hist_fd, &st->stalls, tgid);
+		lost = true;
+	}
+	if (!lost || st->told_lost)
+		return 0;
+	st->told_lost = true;
+	return sonde_lens_note(ctx, SONDE_NOTE_CAUTION,
+			       "children that end within milliseconds are not in the THP figures",
+			       "");
+}
+
+/* Those that ended can no longer count, and a number may be another process's soon. */
+static void forget_gone(struct sonde_lens_ctx *ctx)
+{
+	struct thp_state *st = ctx->priv;
+
+	for (size_t i = 0; i < ctx->targets->n; i++) {
+		const struct sonde_target *t = &ctx->targets->t[i];
+
+		if (!t->gone || st->over[i])
+			continue;
+		sonde_thp_forget(st->sums_fd, st->hist_fd, &st->stalls, (uint32_t)t->pid);
+		st->over[i] = true;
+	}
+}
+
 static int thp_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
 	struct thp_state *st = ctx->priv;
@@ -372,12 +426,15 @@ static int thp_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	err = err ? err : sonde_thp_sums_read(st->sums_fd, st->n_cpus, &st->sums);
 	if (!err && sonde_thp_system_read(&st->system, ts_ns, false) == -ENOMEM)
 		err = -ENOMEM;
+	err = err ? err : grow_over(st, ctx->targets->n);
 	if (err)
 		return sonde_err(err, "thp: cannot read the counters: %s", strerror(-err));
-	for (uint32_t i = 0; i < ctx->targets->n && !err; i++)
-		err = push_target(ctx, i, ts_ns);
+	err = push_targets(ctx, ts_ns);
 	err = err ? err : push_stalls(ctx, ts_ns);
 	err = err ? err : push_system(ctx, ts_ns);
+	err = err ? err : forget_unknown(ctx);
+	if (!err)
+		forget_gone(ctx);
 	st->last_ns = ts_ns;
 	return err;
 }
@@ -422,7 +479,7 @@ const struct sonde_lens sonde_lens_thp = {
 	.configure = thp_configure,
 	.init = thp_init,
 	.start = thp_start,
-	.retarget = seed_spaces,
+	.retarget = sonde_thp_seed,
 	.tick = thp_tick,
 	.hits = thp_hits,
 	.fini = thp_fini,

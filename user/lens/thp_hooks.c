@@ -3,6 +3,12 @@
  * What the THP lens attaches beside the tracepoints whose arguments vary (thp_layout.c): ends of
  * stalls, the system calls that give memory back, and what tells whose an address space is.
  */
+#include <errno.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "core/err.h"
 #include "core/mem.h"
 #include "lens/thp_layout.h"
 
@@ -106,4 +112,25 @@ int sonde_thp_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *list)
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(fixed_hooks) && !err; i++)
 		err = sonde_hook_list_add(list, &fixed_hooks[i]);
 	return err ? err : sonde_thp_layout_hooks(list, sonde_btf_tracepoint_param);
+}
+
+/* Run the iterator; what it writes to maps is the result. */
+int sonde_thp_seed(struct sonde_lens_ctx *ctx)
+{
+	struct bpf_program *prog = bpf_object__find_program_by_name(ctx->obj, "thp_seed");
+	sonde_autoclose int link = -1, it = -1;
+	int fd = bpf_program__fd(prog), n;
+	char byte;
+
+	if (fd < 0)
+		return 0; /* the plan has no iterator */
+	link = bpf_link_create(fd, 0, BPF_TRACE_ITER, NULL);
+	it = link < 0 ? -errno : bpf_iter_create(link);
+	if (it < 0)
+		return sonde_err(link < 0 ? -link : errno,
+				 "thp: cannot walk the processes; khugepaged's work may be missed");
+	do
+		n = (int)read(it, &byte, sizeof(byte));
+	while (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)));
+	return 0;
 }

@@ -28,6 +28,9 @@ const struct sonde_thp_layout *sonde_thp_layout_find(const char *name, sonde_thp
 /* Append a hook for each event. One whose arguments fit no row gets a hook without an alternative,
  * which the plan reports; one that the kernel lacks is left out where only newer ones have it. */
 int sonde_thp_layout_hooks(struct sonde_hook_list *list, sonde_thp_param_fn *param);
+/* Learn the targets' address spaces, once: their number is small and they are there already. 0 or
+ * -errno (logged). */
+int sonde_thp_seed(struct sonde_lens_ctx *ctx);
 /* Everything the lens attaches: struct sonde_lens.hooks. */
 int sonde_thp_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
 

@@ -108,6 +108,33 @@ int sonde_thp_stalls_read(int fd, struct sonde_thp_stall_rows *rows)
 	return 0;
 }
 
+/* The key after one that was deleted would be the first again, so the next is asked for before. */
+static void forget_keys(int fd, uint32_t tgid)
+{
+	struct sonde_thp_key key, next;
+	bool more = !bpf_map_get_next_key(fd, NULL, &next);
+
+	while (more) {
+		key = next;
+		more = !bpf_map_get_next_key(fd, &key, &next);
+		if (key.tgid == tgid)
+			bpf_map_delete_elem(fd, &key);
+	}
+}
+
+void sonde_thp_forget(int sums_fd, int hist_fd, struct sonde_thp_stall_rows *rows, uint32_t tgid)
+{
+	forget_keys(sums_fd, tgid);
+	forget_keys(hist_fd, tgid);
+	for (size_t i = rows->n; i-- > 0;) {
+		if (rows->r[i].tgid != tgid)
+			continue;
+		free(rows->r[i].seen);
+		sonde_hist_fini(&rows->r[i].added);
+		rows->r[i] = rows->r[--rows->n];
+	}
+}
+
 void sonde_thp_stalls_fini(struct sonde_thp_stall_rows *rows)
 {
 	for (size_t i = 0; i < rows->n; i++) {

@@ -44,6 +44,9 @@ struct sonde_thp_stall_rows {
 
 /* Read map @fd: afterwards each row's `added` holds what was added since the last call. */
 int sonde_thp_stalls_read(int fd, struct sonde_thp_stall_rows *rows);
+/* Forget process @tgid, which has ended: its entries in both maps, its rows. Frees room for others.
+ */
+void sonde_thp_forget(int sums_fd, int hist_fd, struct sonde_thp_stall_rows *rows, uint32_t tgid);
 void sonde_thp_stalls_fini(struct sonde_thp_stall_rows *rows);
 
 /*
