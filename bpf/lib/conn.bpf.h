@@ -44,8 +44,10 @@ static __always_inline void query_count(enum sonde_query_counter which)
 static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 row, __u64 ns)
 {
 	struct sonde_query_hist *h = bpf_map_lookup_elem(&query_hists, &row);
-	__u32 i = sonde_hist_index(ns);
+	__u64 i = sonde_hist_index(ns);
 
+	/* One 64-bit register is checked and used: 6.1 does not tie a shifted copy to its origin. */
+	__asm__ volatile("" : "+r"(i));
 	if (!h || i >= SONDE_HIST_BUCKETS || row >= SONDE_QUERY_ROW__MAX)
 		return;
 	__sync_fetch_and_add(&counts->sum[row], ns);

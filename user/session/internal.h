@@ -73,6 +73,7 @@ struct session {
 	uint64_t next_follow_ns;
 	const char *ended; /* why to stop, NULL: go on */
 	bool rebuild;	   /* a target changed: a new generation is due */
+	size_t successors; /* index of the first target that followed one that went, 0: none new */
 	bool redescribe;   /* a target runs another program: its meta rows are due */
 	pid_t command_pid; /* started by us, 0: none */
 	bool command_execed; /* its first exec was seen: a later one replaces its program */
@@ -107,6 +108,7 @@ void rebase_fini(struct rebase *r);
 /* lifecycle.c: targets that fork, exec, exit, restart. */
 int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);
 int session_check_targets(struct session *s);
+int session_note_successors(struct session *s);
 int session_start_command(struct session *s);
 int session_release_command(struct session *s);
 int session_reap_command(struct session *s);

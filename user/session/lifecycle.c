@@ -148,20 +148,16 @@ static int look_for_successor(struct session *s)
 		sonde_target_list_fini(&found);
 		return 0;
 	}
-	for (size_t i = 0; i < found.n && !err; i++) {
-		pid_t pid = found.t[i].pid;
-
+	s->successors = s->targets.n;
+	for (size_t i = 0; i < found.n && !err; i++)
 		err = sonde_target_list_add(&s->targets, &found.t[i]);
-		if (!err)
-			err = session_note(s, SONDE_NOTE_EVENT, "",
-					   "restarted: pid %d is observed now", pid);
-	}
 	sonde_target_list_fini(&found);
 	s->rebuild = true;
 	return err;
 }
 
-/* A new program's libraries are mapped only after its exec: what it is, is asked at the next tick. */
+/* A new program's libraries are mapped only after its exec: what it is, is asked at the next tick.
+ */
 static int redescribe(struct session *s)
 {
 	for (size_t i = 0; i < s->targets.n; i++)
@@ -169,6 +165,18 @@ static int redescribe(struct session *s)
 			sonde_target_refresh(&s->targets.t[i]);
 	s->redescribe = false;
 	return session_describe(s);
+}
+
+/* Said once the successors' probes are there. */
+int session_note_successors(struct session *s)
+{
+	int err = 0;
+
+	for (size_t i = s->successors; i < s->targets.n && s->successors && !err; i++)
+		err = session_note(s, SONDE_NOTE_EVENT, "", "restarted: pid %d is observed now",
+				   s->targets.t[i].pid);
+	s->successors = 0;
+	return err;
 }
 
 int session_check_targets(struct session *s)

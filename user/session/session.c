@@ -111,7 +111,8 @@ static int next_generation(struct session *s)
 	err = session_tick(s, sonde_mono_ns()); /* the old generation's last figures */
 	session_teardown(s);
 	err = err ? err : session_prepare(s);
-	return err ? err : session_arm(s);
+	err = err ? err : session_arm(s);
+	return err ? err : session_note_successors(s);
 }
 
 static int record(struct session *s)

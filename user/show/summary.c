@@ -257,7 +257,9 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 		if (strcmp(m->desc->name, "alloc.calls") || !m->present || m->last <= 0)
 			continue;
 		bytes = labelled(s, "alloc.requested", m->label);
-		fprintf(out, "  %-24s %12s calls %12s", m->label, N(m->last), bytes > 0 ? B(bytes) : "");
+		fprintf(out, "  %-24s %12s calls", m->label, N(m->last));
+		if (bytes > 0)
+			fprintf(out, " %12s", B(bytes));
 		if (labelled(s, "alloc.failed", m->label) > 0)
 			fprintf(out, "  %s failed", N(labelled(s, "alloc.failed", m->label)));
 		fputc('\n', out);
