@@ -211,6 +211,7 @@ int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
 	sonde_summary_memory(out, snap);
 	sonde_summary_queries(out, snap, end->observed_ns);
 	sonde_summary_faults(out, snap, end->observed_ns);
+	sonde_summary_thp(out, snap);
 	sonde_summary_alloc(out, snap, end->observed_ns);
 	sonde_summary_notes(out, snap);
 	sonde_summary_cost(out, snap);
