@@ -464,6 +464,7 @@ static size_t thp_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, 
 const struct sonde_lens sonde_lens_thp = {
 	.id = SONDE_LENS_THP,
 	.name = "thp",
+	.on_request = true, /* every process pays for its tracepoints */
 	.summary =
 		"what huge pages do: khugepaged, bloat, purges that split, reclaim and compaction",
 	.overhead = "0.5 us a purge; 40 ns a system call and 70 ns a new page of any process",
