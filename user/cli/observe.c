@@ -141,7 +141,8 @@ void sonde_observe_list_lenses(FILE *out)
 	for (size_t i = 0; i < sonde_lens_count; i++) {
 		const struct sonde_lens *lens = sonde_lenses[i];
 
-		fprintf(out, "  %-7s%c %s\n", lens->name, lens->on_request ? '*' : ' ', lens->summary);
+		fprintf(out, "  %-7s%c %s\n", lens->name, lens->on_request ? '*' : ' ',
+			lens->summary);
 		if (!lens->overhead)
 			continue;
 		fprintf(out, "%*scosts: ", INDENT, "");

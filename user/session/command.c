@@ -22,8 +22,9 @@
 
 #define END_PATIENCE_NS (15 * SONDE_NS_PER_SEC) /* a daemon may have much to write */
 #define END_POLL_US	10000
-#define LINKER_CALLS	20000 /* system calls, entry and exit: a program with hundreds of libraries \
-			       */
+#define LINKER_CALLS                                                                               \
+	20000 /* system calls, entry and exit: a program with hundreds of libraries                \
+	       */
 
 /* What keeps the command from running goes to the session; the pipe's end without a word is the
  * exec. */
