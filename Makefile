@@ -122,7 +122,7 @@ demo:
 
 thp-demo:
 	$(Q)scripts/setup build demo
-	$(Q)$(MAKE) --no-print-directory all tools
+	$(Q)$(MAKE) --no-print-directory all $(demo_bin)
 	$(Q)scripts/thp-demo
 
 check:
