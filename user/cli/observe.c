@@ -144,11 +144,12 @@ void sonde_observe_say_start(void)
 
 void sonde_observe_list_lenses(FILE *out)
 {
-	fputs("\nLenses (--lens; without it all but alloc):\n", out);
+	fputs("\nLenses (--lens; without it all but alloc and those marked *):\n", out);
 	for (size_t i = 0; i < sonde_lens_count; i++) {
 		const struct sonde_lens *lens = sonde_lenses[i];
 
-		fprintf(out, "  %-8s %s\n", lens->name, lens->summary);
+		fprintf(out, "  %-7s%c %s\n", lens->name, lens->on_request ? '*' : ' ',
+			lens->summary);
 		if (!lens->overhead)
 			continue;
 		fprintf(out, "%*scosts: ", INDENT, "");

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 
 #include "core/err.h"
@@ -21,6 +22,9 @@
 
 #define END_PATIENCE_NS (15 * SONDE_NS_PER_SEC) /* a daemon may have much to write */
 #define END_POLL_US	10000
+#define LINKER_CALLS                                                                               \
+	20000 /* system calls, entry and exit: a program with hundreds of libraries                \
+	       */
 
 /* What keeps the command from running goes to the session; the pipe's end without a word is the
  * exec. */
@@ -89,6 +93,39 @@ int session_start_command(struct session *s)
 		err = hold_command(s, report[0]);
 	}
 	close(report[0]);
+	return err;
+}
+
+/* One system call further; true while it is still held. */
+static bool step_command(struct session *s)
+{
+	int status;
+
+	if (ptrace(PTRACE_SYSCALL, s->command_pid, NULL, NULL) ||
+	    waitpid(s->command_pid, &status, 0) < 0)
+		return false;
+	return WIFSTOPPED(status);
+}
+
+/*
+ * Let the dynamic linker work, and no more: its last act is to unmap its cache, and then every
+ * library is there while neither a constructor nor main() has run. A static program needs no step.
+ */
+int session_advance_command(struct session *s, struct sonde_target *t)
+{
+	struct user_regs_struct regs;
+	int err = sonde_target_open(t, s->command_pid);
+
+	for (int i = 0; i < LINKER_CALLS && !err && !t->allocator; i++) {
+		if (!step_command(s) || ptrace(PTRACE_GETREGS, s->command_pid, NULL, &regs)) {
+			s->command_held = false;
+			return sonde_err(EPIPE, "the command ended before it began");
+		}
+		if (regs.orig_rax != SYS_munmap || regs.rax != 0)
+			continue;
+		sonde_target_fini(t);
+		err = sonde_target_open(t, s->command_pid);
+	}
 	return err;
 }
 

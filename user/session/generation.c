@@ -17,7 +17,6 @@
 #define BASELINE_MAX_NS	 (500 * SONDE_NS_PER_MS)
 #define BASELINE_STEP_NS (50 * SONDE_NS_PER_MS)
 #define BASELINE_QUERIES 200
-#define GUARD_NS	 (2 * SONDE_NS_PER_SEC) /* a frozen sonde loses its probes after this */
 #define GUARD_SLACK_NS	 (5 * SONDE_NS_PER_SEC)
 
 void session_enable_lenses(struct session *s)
@@ -26,7 +25,8 @@ void session_enable_lenses(struct session *s)
 		const struct sonde_lens *lens = sonde_lenses[i];
 		bool named = s->opts->lens_mask & 1u << lens->id;
 
-		s->enabled[lens->id] = lens->id == SONDE_LENS_PROC || !s->opts->lens_mask || named;
+		s->enabled[lens->id] = lens->id == SONDE_LENS_PROC || named ||
+				       (!s->opts->lens_mask && !lens->on_request);
 		if (lens->id == SONDE_LENS_ALLOC)
 			s->enabled[lens->id] = s->opts->alloc_mode == SONDE_ALLOC_MODE_EXACT;
 		s->ctx[lens->id] = (struct sonde_lens_ctx){

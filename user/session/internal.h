@@ -11,6 +11,8 @@
 #include "attach/engine.h"
 #include "session/session.h"
 
+#define GUARD_NS (2 * SONDE_NS_PER_SEC) /* a frozen sonde loses its probes after this */
+
 struct ring_buffer;
 
 enum session_state { STANDBY, PREPARED, ARMED, RECORDING, DRAINING, DONE };
@@ -90,9 +92,11 @@ struct session {
 	struct loop loop;
 	struct sonde_harm harm;
 	uint64_t first_active_ns, active_since_ns, observed_ns;
+	uint64_t last_beat_ns; /* when the guard last heard of us */
 	uint64_t start_cpu_ns; /* own CPU time when recording began */
 	uint64_t deadline_ns;
 	uint64_t next_follow_ns;
+	bool loss_noted[SONDE_LENS__MAX][SONDE_DROP__MAX], crowd_noted;
 	const char *ended; /* why to stop, NULL: go on */
 	bool rebuild;	   /* a target changed: a new generation is due */
 	size_t successors; /* index of the first target that followed one that went, 0: none new */
@@ -117,10 +121,14 @@ void session_enable_lenses(struct session *s);
 /* loop.c */
 int loop_init(struct loop *l, uint64_t drain_ns, uint64_t interval_ns);
 void loop_fini(struct loop *l);
+/* The first interval begins now. */
+void loop_restart(struct loop *l, uint64_t interval_ns);
 /* Run until @deadline_ns (monotonic), s->ended or s->rebuild. 0 or -errno. */
 int loop_run(struct session *s, uint64_t deadline_ns);
 /* One interval's end: lenses, drops, cost, visitors, harm. */
 int session_tick(struct session *s, uint64_t ts_ns);
+/* Hand the interval that the last tick closed to whoever shows it. */
+void session_show_interval(struct session *s);
 int session_drain(struct session *s);
 
 /* gate.c: the visitor that lenses push into. */
@@ -133,12 +141,15 @@ int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);
 int session_check_targets(struct session *s);
 /* Observe @pid as well, unless it is known or gone. 0 or -errno. */
 int session_add_child(struct session *s, pid_t pid);
+size_t session_living(const struct session *s); /* targets that are still there */
 int session_note_successors(struct session *s);
 int session_note(struct session *s, enum sonde_note_level level, const char *remedy,
 		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* command.c: a command started by us, from the fork to its end. */
 int session_start_command(struct session *s);
+/* Let a held command load its libraries, until its allocator is known; opens it into @t. */
+int session_advance_command(struct session *s, struct sonde_target *t);
 int session_release_command(struct session *s);
 int session_reap_command(struct session *s);
 

@@ -26,16 +26,27 @@ static int add_fd(int ep, int fd, uint64_t what)
 	return 0;
 }
 
-static int make_timer(uint64_t period_ns)
+static void set_timer(int fd, uint64_t period_ns)
 {
 	struct timespec t = {(time_t)(period_ns / SONDE_NS_PER_SEC),
 			     (long)(period_ns % SONDE_NS_PER_SEC)};
 	struct itimerspec spec = {.it_interval = t, .it_value = t};
+
+	timerfd_settime(fd, 0, &spec, NULL);
+}
+
+static int make_timer(uint64_t period_ns)
+{
 	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 
 	if (fd >= 0)
-		timerfd_settime(fd, 0, &spec, NULL);
+		set_timer(fd, period_ns);
 	return fd;
+}
+
+void loop_restart(struct loop *l, uint64_t interval_ns)
+{
+	set_timer(l->tick, interval_ns);
 }
 
 static int make_signals(void)
@@ -95,6 +106,21 @@ int session_drain(struct session *s)
 	return n < 0 && n != -EINTR ? n : 0;
 }
 
+/* Causes that leave figures short: said once, when the first is lost. */
+static int note_loss(struct session *s, const struct sonde_drops *d)
+{
+	static const char *const remedy[SONDE_DROP__MAX] = {
+		[SONDE_DROP_RING_FULL] = "a larger --ring-size, fewer lenses, or --slower-than",
+		[SONDE_DROP_MAP_FULL] = "observe fewer processes, or without --children",
+	};
+
+	if (!d->count || !remedy[d->cause] || s->loss_noted[d->lens][d->cause])
+		return 0;
+	s->loss_noted[d->lens][d->cause] = true;
+	return session_note(s, SONDE_NOTE_DEGRADED, remedy[d->cause], "%s: %s",
+			    sonde_lens_id_name(d->lens), sonde_drop_help(d->cause));
+}
+
 static int push_drops(struct session *s, uint64_t ts_ns)
 {
 	uint64_t now[SONDE_LENS__MAX][SONDE_DROP__MAX] = {{0}};
@@ -108,6 +134,7 @@ static int push_drops(struct session *s, uint64_t ts_ns)
 						.ts_ns = ts_ns};
 
 			err = sonde_visit(&s->gate, drop, &d);
+			err = err ? err : note_loss(s, &d);
 		}
 	}
 	return err;
@@ -165,18 +192,22 @@ int session_tick(struct session *s, uint64_t ts_ns)
 	return err ? err : check_harm(s, ts_ns);
 }
 
+void session_show_interval(struct session *s)
+{
+	if (s->opts->on_tick && s->opts->on_tick(s->opts->on_tick_ctx, s->snap) && !s->ended)
+		s->ended = "output closed";
+	sonde_snapshot_mark(s->snap);
+}
+
 static int on_tick(struct session *s, uint64_t now_ns)
 {
 	int err = session_check_targets(s);
 
 	err = err ? err : session_settings_check(s);
 	err = err ? err : session_tick(s, now_ns);
-	if (err || s->baseline)
-		return err;
-	if (s->opts->on_tick && s->opts->on_tick(s->opts->on_tick_ctx, s->snap) && !s->ended)
-		s->ended = "output closed";
-	sonde_snapshot_mark(s->snap);
-	return 0;
+	if (!err && !s->baseline)
+		session_show_interval(s);
+	return err;
 }
 
 /* The guard takes the probes away when sonde gets no CPU for long: what follows would be zeros. */
@@ -185,6 +216,10 @@ static int check_guard(struct session *s)
 	if (!s->engine || sonde_engine_guard_alive(s->engine))
 		return 0;
 	s->ended = "probes lost";
+	/* They went when the guard had not heard of us for its time, not when we woke up. */
+	if (s->active_since_ns && s->last_beat_ns + GUARD_NS > s->active_since_ns)
+		s->observed_ns += s->last_beat_ns + GUARD_NS - s->active_since_ns;
+	s->active_since_ns = 0;
 	return session_note(s, SONDE_NOTE_DEGRADED, "observe when the machine is less busy",
 			    "the guard removed the probes: sonde was stopped or starved for 2 s");
 }
@@ -193,8 +228,10 @@ static int on_drain(struct session *s)
 {
 	int err = check_guard(s);
 
-	if (s->engine)
+	if (s->engine && !err && !s->ended) {
 		sonde_engine_beat(s->engine);
+		s->last_beat_ns = sonde_mono_ns();
+	}
 	err = err ? err : session_drain(s);
 	return err ? err : session_settle(s, sonde_mono_ns());
 }

@@ -17,8 +17,11 @@
 #define HARM_LIMIT	     3.0
 #define HARM_LIMIT_CONSENTED 50.0 /* exact mode is a slow-down the user agreed to */
 #define HARM_HOLD_NS	     (2 * SONDE_NS_PER_SEC)
-#define COMMAND_POLL_US	     500
-#define COMMAND_POLLS	     4000
+
+static uint64_t interval_ns(const struct session *s)
+{
+	return s->opts->interval_ns ? s->opts->interval_ns : SONDE_NS_PER_SEC;
+}
 
 static bool exact(const struct session *s)
 {
@@ -36,18 +39,7 @@ static int select_targets(struct session *s)
 	if (err)
 		return err;
 	/* Exact counting needs the allocator's file, which is mapped only after the exec. */
-	if (exact(s)) {
-		err = session_release_command(s);
-		for (int i = 0; i < COMMAND_POLLS && !err; i++) {
-			err = sonde_target_open(&t, s->command_pid);
-			if (!err && t.allocator)
-				break;
-			sonde_target_fini(&t);
-			usleep(COMMAND_POLL_US);
-		}
-	} else {
-		err = sonde_target_open(&t, s->command_pid);
-	}
+	err = exact(s) ? session_advance_command(s, &t) : sonde_target_open(&t, s->command_pid);
 	return err ? err : sonde_target_list_add(&s->targets, &t);
 }
 
@@ -88,6 +80,23 @@ static void journal(const struct session *s, const char *verb)
 			      s->enabled[SONDE_LENS_ALLOC] ? " alloc" : "");
 }
 
+/* A target that went while it was attached to is no failure while others live: again, without it.
+ */
+static int arm_or_rebuild(struct session *s)
+{
+	size_t before = session_living(s), after;
+	int err = session_arm(s), gone;
+
+	if (!err)
+		return 0;
+	gone = session_check_targets(s);
+	after = session_living(s);
+	if (gone || !after || after == before)
+		return gone ? gone : err;
+	s->rebuild = true;
+	return 0;
+}
+
 static int begin(struct session *s)
 {
 	int err = session_prepare(s);
@@ -99,7 +108,7 @@ static int begin(struct session *s)
 		return err;
 	s->begun = true;
 	journal(s, "attaching to");
-	return session_arm(s);
+	return arm_or_rebuild(s);
 }
 
 static int next_generation(struct session *s)
@@ -111,7 +120,7 @@ static int next_generation(struct session *s)
 	err = session_tick(s, sonde_mono_ns()); /* the old generation's last figures */
 	session_teardown(s);
 	err = err ? err : session_prepare(s);
-	err = err ? err : session_arm(s);
+	err = err ? err : arm_or_rebuild(s);
 	/* What was forked while nothing was attached. */
 	if (!err && s->command_pid && s->opts->children)
 		err = session_adopt(s);
@@ -121,12 +130,12 @@ static int next_generation(struct session *s)
 static int record(struct session *s)
 {
 	uint64_t d = s->opts->duration_ns, now = sonde_mono_ns();
-	int err = 0;
+	int err;
 
 	s->state = RECORDING;
+	loop_restart(&s->loop, interval_ns(s));
 	s->deadline_ns = s->opts->instant ? now : d > UINT64_MAX - now ? UINT64_MAX : now + d;
-	if (!exact(s))
-		err = session_release_command(s);
+	err = session_release_command(s);
 	while (!err && !s->ended) {
 		err = loop_run(s, s->deadline_ns);
 		if (err || s->ended || !s->rebuild)
@@ -138,6 +147,32 @@ static int record(struct session *s)
 	return err;
 }
 
+/* What came since the last interval, with a line of its own unless it is but the timer's jitter. */
+static int last_tick(struct session *s)
+{
+	uint64_t now = sonde_mono_ns(), since = now - s->snap->last_tick_ns;
+	int err = session_tick(s, now);
+
+	if (!err && !s->opts->instant && s->state == DRAINING && since > interval_ns(s) / 10)
+		session_show_interval(s);
+	return err;
+}
+
+/* Rebuilding after each exec leaves gaps; a reader must know how large they were. */
+static int note_gaps(struct session *s)
+{
+	uint64_t span = sonde_mono_ns() - s->first_active_ns;
+	double share = span ? (double)s->observed_ns / (double)span : 1;
+
+	if (s->generation < 2 || share >= 0.95)
+		return 0;
+	return session_note(
+		s, SONDE_NOTE_DEGRADED, "observe a process that stays",
+		"observed only %.0f %% of the time: probes were renewed %u times, since "
+		"targets replaced their programs",
+		100 * share, s->generation - 1);
+}
+
 /* The last figures, then let go. Runs after a failure too: what was seen is not lost. */
 static int finish(struct session *s, int err)
 {
@@ -146,11 +181,13 @@ static int finish(struct session *s, int err)
 	s->state = DRAINING;
 	session_pause(s);
 	if (s->begun && !err)
+		last = note_gaps(s);
+	if (s->begun && !err && !last)
 		last = session_check_targets(s);
 	if (s->begun && !err && !last)
 		last = session_settle_end(s);
 	if (s->begun && !last)
-		last = session_tick(s, sonde_mono_ns());
+		last = last_tick(s);
 	session_teardown(s);
 	s->result->observed_ns = s->observed_ns;
 	s->result->ended = s->ended ? s->ended : "failure";
@@ -184,8 +221,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 			: exact(&s)	     ? HARM_LIMIT_CONSENTED
 					     : HARM_LIMIT,
 			HARM_HOLD_NS);
-	err = loop_init(&s.loop, DRAIN_NS,
-			opts->interval_ns ? opts->interval_ns : SONDE_NS_PER_SEC);
+	err = loop_init(&s.loop, DRAIN_NS, interval_ns(&s));
 	if (!err) {
 		sonde_features_probe(&s.features);
 		err = select_targets(&s);

@@ -298,14 +298,15 @@ static void print_queries(FILE *out, struct sonde_report *rep)
 }
 
 /* Prefixes that a section above has said all of. */
-static bool is_known(const char *name)
+static bool is_known(const struct sonde_snapshot *s, const char *name)
 {
-	static const char *const known[] = {"rss.", "proc.", "query.", "alloc.", "fault.", "cost."};
+	static const char *const known[] = {"rss.",   "proc.", "query.", "alloc.",
+					    "fault.", "cost."};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(known); i++)
 		if (sonde_str_starts(name, known[i]))
 			return true;
-	return false;
+	return sonde_str_starts(name, "thp.") && sonde_summary_has_thp(s);
 }
 
 static const char *in_unit(char *buf, size_t size, double v, const char *unit)
@@ -328,7 +329,7 @@ static void print_other_metrics(FILE *out, const struct sonde_snapshot *s)
 		const struct sonde_snap_metric *m = &s->metrics[i];
 		const char *unit = m->desc->unit;
 
-		if (is_known(m->desc->name))
+		if (is_known(s, m->desc->name))
 			continue;
 		fprintf(out, "%s%s%s%s: ", m->desc->name, *m->label ? "{" : "", m->label,
 			*m->label ? "}" : "");
@@ -366,7 +367,7 @@ static void print_other_hists(FILE *out, const struct sonde_snapshot *s)
 		const struct sonde_snap_hist *h = &s->hists[i];
 		bool size = !strcmp(h->desc->name, "alloc.size");
 
-		if ((is_known(h->desc->name) && !size) || !h->total.count)
+		if ((is_known(s, h->desc->name) && !size) || !h->total.count)
 			continue;
 		snprintf(title, sizeof(title), "%s%s%s%s",
 			 size ? "  size of a request" : h->desc->name, *h->label ? "{" : "",
@@ -397,6 +398,7 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	print_cpu(out, rep);
 	print_queries(out, rep);
 	sonde_summary_faults(out, &rep->snap, ns);
+	sonde_summary_thp(out, &rep->snap);
 	sonde_summary_alloc(out, &rep->snap, ns);
 	print_other_hists(out, &rep->snap);
 	print_other_metrics(out, &rep->snap);

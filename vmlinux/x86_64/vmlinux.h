@@ -73,7 +73,24 @@ struct bpf_raw_tracepoint_args {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct mm_struct;
+/* `owner` is there with CONFIG_MEMCG. */
+struct mm_struct {
+	unsigned long start_brk, brk;
+	struct task_struct *owner;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start, vm_end;
+	const unsigned long vm_flags;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
 
 struct file;
 struct fdtable {
@@ -89,6 +106,7 @@ struct task_struct {
 	pid_t tgid;
 	struct task_struct *group_leader;
 	struct mm_struct *mm;
+	struct signal_struct *signal;
 	char comm[16];
 	unsigned int flags;
 	int pagefault_disabled;
@@ -164,6 +182,11 @@ struct bpf_iter_meta {
 struct file {
 	void *private_data;
 };
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
