@@ -58,7 +58,8 @@ bool sonde_plan_uses_lens(const struct sonde_session_opts *opts, const struct so
 {
 	if (lens->id == SONDE_LENS_ALLOC)
 		return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT;
-	return lens->id == SONDE_LENS_PROC || !opts->lens_mask || opts->lens_mask & 1u << lens->id;
+	return lens->id == SONDE_LENS_PROC || opts->lens_mask & 1u << lens->id ||
+	       (!opts->lens_mask && !lens->on_request);
 }
 
 static void print_cost(FILE *out, const struct sonde_session_plan *p,

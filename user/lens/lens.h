@@ -54,6 +54,7 @@ struct sonde_lens {
 	const char *summary;	 /* one line for help                                               */
 	const char *overhead;	 /* one line: what it costs                                         */
 	const char *blind_spots; /* one line: what it cannot see                                    */
+	bool on_request; /* not part of the default set: only when --lens names it                  */
 	const struct sonde_metric_desc *metrics;
 	size_t n_metrics;
 	const struct sonde_hist_desc *hists;

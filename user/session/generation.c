@@ -26,7 +26,8 @@ void session_enable_lenses(struct session *s)
 		const struct sonde_lens *lens = sonde_lenses[i];
 		bool named = s->opts->lens_mask & 1u << lens->id;
 
-		s->enabled[lens->id] = lens->id == SONDE_LENS_PROC || !s->opts->lens_mask || named;
+		s->enabled[lens->id] = lens->id == SONDE_LENS_PROC || named ||
+				       (!s->opts->lens_mask && !lens->on_request);
 		if (lens->id == SONDE_LENS_ALLOC)
 			s->enabled[lens->id] = s->opts->alloc_mode == SONDE_ALLOC_MODE_EXACT;
 		s->ctx[lens->id] = (struct sonde_lens_ctx){

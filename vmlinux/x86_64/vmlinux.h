@@ -73,7 +73,17 @@ struct bpf_raw_tracepoint_args {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct mm_struct;
+struct rw_semaphore {
+	struct {
+		long counter;
+	} owner;
+};
+
+struct mm_struct {
+	struct rw_semaphore mmap_lock;
+};
+
+struct files_struct;
 
 struct task_struct {
 	pid_t pid;
@@ -83,6 +93,14 @@ struct task_struct {
 	char comm[16];
 	unsigned int flags;
 	int pagefault_disabled;
+	unsigned int __state;
+	unsigned in_iowait : 1;
+	unsigned long nvcsw, nivcsw;
+	struct files_struct *files;
+};
+
+struct task_struct___v5_11 {
+	volatile long state;
 };
 
 struct page;
@@ -152,8 +170,19 @@ struct bpf_iter_meta {
 	__u64 session_id;
 	__u64 seq_num;
 };
+struct inode {
+	unsigned short i_mode;
+};
 struct file {
 	void *private_data;
+	struct inode *f_inode;
+};
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
 };
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
