@@ -56,7 +56,14 @@ struct {
 	__type(value, __u64);
 } stall_hist SEC(".maps");
 
-/* What a system call waits for; BY_FD: what its first argument is, BY_COUNT: see poll_cause(). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SONDE_MAX_TARGETS);
+	__type(key, __u32); /* tgid */
+	__type(value, struct sonde_stall_range);
+} stall_ranges SEC(".maps");
+
+/* What a system call waits for; BY_FD: what its first argument is. */
 enum {
 	CALL_OTHER,
 	CALL_BY_FD,
@@ -205,6 +212,20 @@ static __always_inline __u8 fd_cause(struct task_struct *task, __u32 fd)
 	return kind == S_IFIFO ? SONDE_STALL_PIPE : SONDE_STALL_IO;
 }
 
+static __always_inline __u8 futex_cause(struct task_struct *task, __u64 address)
+{
+	__u32 tgid = task->tgid;
+	struct sonde_stall_range *r = bpf_map_lookup_elem(&stall_ranges, &tgid);
+
+	if (!r)
+		return SONDE_STALL_FUTEX;
+	if (address >= r->from && address < r->to)
+		return SONDE_STALL_ALLOC_LOCK;
+	if (r->align && (address & (r->align - 1)) < SONDE_STALL_ARENA_HEAD)
+		return SONDE_STALL_ALLOC_LOCK;
+	return SONDE_STALL_FUTEX;
+}
+
 static __always_inline __u8 call_cause(struct task_struct *task, const struct pt_regs *regs)
 {
 	long nr = (long)regs->orig_ax;
@@ -224,7 +245,7 @@ static __always_inline __u8 call_cause(struct task_struct *task, const struct pt
 	case CALL_SLEEP:
 		return SONDE_STALL_SLEEP;
 	case CALL_FUTEX:
-		return SONDE_STALL_FUTEX;
+		return futex_cause(task, regs->di);
 	case CALL_IO:
 		return SONDE_STALL_IO;
 	}

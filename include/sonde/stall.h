@@ -54,10 +54,11 @@ enum sonde_stall_call {
 #define SONDE_STALL_HIST_ENTRIES 32768 /* one a bucket in use; a series uses some hundreds */
 #define SONDE_STALL_THREADS	 16384 /* threads of all targets at once                   */
 
-/* Writable memory of an allocator in a target: a futex in there is one of its locks. */
+/* Where a target's allocator keeps its locks: a futex in there is one of them. */
 struct sonde_stall_range {
-	sonde_u64 from, to;
-	sonde_u64 align; /* 0, or: also any address within 256 bytes above a multiple of this */
+	sonde_u64 from, to; /* its module's writable data */
+	sonde_u64 align;    /* 0, or a power of two: arenas begin at its multiples */
 };
+#define SONDE_STALL_ARENA_HEAD 256 /* bytes from an arena's begin in which its lock lies */
 
 #endif

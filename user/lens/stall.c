@@ -9,12 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
 #include "attach/plan.h"
 #include "core/err.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "lens/lens.h"
 #include "lens/series.h"
 #include "sonde/stall.h"
+#include "target/allocator.h"
 
 #include "stall.skel.h"
 
@@ -176,6 +181,60 @@ static void stall_fini(struct sonde_lens_ctx *ctx)
 	ctx->priv = NULL;
 }
 
+/*
+ * The writable data of module @m: its own segments and the anonymous rest that follows them. Not of
+ * the executable, where an allocator that is linked in shares it with the program's locks.
+ */
+static struct sonde_stall_range data_of(const struct sonde_maps *maps, const struct sonde_module *m)
+{
+	struct sonde_stall_range r = {};
+
+	for (size_t i = 0; i < maps->n && !m->is_exe; i++) {
+		const struct sonde_map *map = &maps->m[i];
+		bool own = map->inode == m->inode && !strcmp(map->path, m->path);
+
+		if (map->w && own && !r.from)
+			r.from = map->start;
+		if (map->w && (own || (!map->path[0] && map->start == r.to)))
+			r.to = map->end;
+	}
+	return r;
+}
+
+static void seed_target(const struct sonde_target *t, int fd)
+{
+	struct sonde_modules mods = {};
+	struct sonde_maps maps = {};
+	const struct sonde_allocator *a;
+	uint32_t tgid = (uint32_t)t->pid;
+	char version[32];
+	size_t module;
+
+	if (sonde_modules_read(t->pid, &mods))
+		return; /* it went meanwhile */
+	if (!sonde_allocator_detect(t->pid, &mods, &a, &module, version, sizeof(version)) &&
+	    !sonde_maps_read(t->pid, &maps)) {
+		struct sonde_stall_range r = data_of(&maps, &mods.m[module]);
+
+		r.align = a->arena_align;
+		if (bpf_map_update_elem(fd, &tgid, &r, BPF_ANY))
+			sonde_warn("stall: no room for the allocator's locks of pid %d", t->pid);
+	}
+	sonde_maps_fini(&maps);
+	sonde_modules_fini(&mods);
+}
+
+/* Without its entry a target's allocator locks count as futexes. */
+static int stall_retarget(struct sonde_lens_ctx *ctx)
+{
+	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "stall_ranges");
+
+	for (size_t i = 0; i < ctx->targets->n; i++)
+		if (!ctx->targets->t[i].gone)
+			seed_target(&ctx->targets->t[i], fd);
+	return 0;
+}
+
 static int stall_init(struct sonde_lens_ctx *ctx)
 {
 	struct stall_state *st = calloc(1, sizeof(*st));
@@ -189,7 +248,7 @@ static int stall_init(struct sonde_lens_ctx *ctx)
 	err = sonde_series_new(&st->series, ctx, "stall_sums", "stall_hist", SONDE_STALL_SERIES);
 	if (err)
 		stall_fini(ctx);
-	return err;
+	return err ? err : stall_retarget(ctx);
 }
 
 /* Time and count of one series under @label; absent with the reason where @why is not NULL. */
@@ -294,6 +353,7 @@ const struct sonde_lens sonde_lens_stall = {
 	.elf = stall_elf,
 	.hooks = stall_hooks,
 	.init = stall_init,
+	.retarget = stall_retarget,
 	.tick = stall_tick,
 	.hits = stall_hits,
 	.fini = stall_fini,
