@@ -63,6 +63,14 @@ struct {
 	__type(value, struct sonde_stall_range);
 } stall_ranges SEC(".maps");
 
+/* Not 0: a target may have such a tgid. User space fills it, and new processes are added here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SONDE_STALL_FILTER);
+	__type(key, __u32);
+	__type(value, __u32);
+} stall_filter SEC(".maps");
+
 /* What a system call waits for; BY_FD: what its first argument is. */
 enum {
 	CALL_OTHER,
@@ -157,6 +165,15 @@ static __always_inline struct stall_thread *thread_get(__u32 tid)
 		return NULL;
 	}
 	return thread_find(tid);
+}
+
+/* An array's look-up is a few instructions of the program itself; a hash map's is two calls. */
+static __always_inline bool maybe_ours(struct task_struct *task)
+{
+	__u32 slot = (__u32)task->tgid % SONDE_STALL_FILTER;
+	__u32 *ours = bpf_map_lookup_elem(&stall_filter, &slot);
+
+	return ours && *ours;
 }
 
 /* The gate for a task that need not be the current one. */
@@ -326,17 +343,20 @@ static __always_inline void stall_arrive(struct task_struct *task)
 	stall_add(tgid, SONDE_STALL_RUNQUEUE, now - wake, 0);
 }
 
-/* Without an address space of its own a thread is the idle one, a kernel thread or dying. */
 SEC("?tp_btf/sched_switch")
 int BPF_PROG(stall_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	struct sonde_control *c = gate_control();
+	bool leaves = maybe_ours(prev), arrives = maybe_ours(next);
+	struct sonde_control *c;
 
+	if (!leaves && !arrives)
+		return 0;
+	c = gate_control();
 	if (!c || !c->ready)
 		return 0;
-	if (prev->mm)
+	if (leaves)
 		stall_leave(c, prev, preempt);
-	if (next->mm)
+	if (arrives)
 		stall_arrive(next);
 	return 0;
 }
@@ -344,7 +364,7 @@ int BPF_PROG(stall_switch, bool preempt, struct task_struct *prev, struct task_s
 SEC("?tp_btf/sched_wakeup")
 int BPF_PROG(stall_wakeup, struct task_struct *task)
 {
-	struct stall_thread *t = task->mm ? thread_find(task->pid) : NULL;
+	struct stall_thread *t = maybe_ours(task) ? thread_find(task->pid) : NULL;
 
 	if (t && t->off_ns && !t->wake_ns)
 		t->wake_ns = bpf_ktime_get_ns();
@@ -355,11 +375,14 @@ int BPF_PROG(stall_wakeup, struct task_struct *task)
 SEC("?tp_btf/sched_wakeup_new")
 int BPF_PROG(stall_wakeup_new, struct task_struct *task)
 {
+	__u32 slot = (__u32)task->tgid % SONDE_STALL_FILTER, yes = 1;
 	struct sonde_control *c = gate_control();
 	struct stall_thread *t;
 
 	if (!c || !c->ready || !gate_task(c, task))
 		return 0;
+	if (!maybe_ours(task)) /* a child that was made a target a moment ago */
+		bpf_map_update_elem(&stall_filter, &slot, &yes, BPF_ANY);
 	t = thread_get(task->pid);
 	if (!t)
 		return 0;

@@ -54,6 +54,9 @@ enum sonde_stall_call {
 #define SONDE_STALL_HIST_ENTRIES 32768 /* one a bucket in use; a series uses some hundreds */
 #define SONDE_STALL_THREADS	 16384 /* threads of all targets at once                   */
 
+/* The first filter is an array by the low bits of the tgid: what is 0 there is no target. */
+#define SONDE_STALL_FILTER 4096
+
 /* Where a target's allocator keeps its locks: a futex in there is one of them. */
 struct sonde_stall_range {
 	sonde_u64 from, to; /* its module's writable data */

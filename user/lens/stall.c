@@ -201,7 +201,8 @@ static struct sonde_stall_range data_of(const struct sonde_maps *maps, const str
 	return r;
 }
 
-static void seed_target(const struct sonde_target *t, int fd)
+/* Without its entry a target's allocator locks count as futexes. */
+static void seed_locks(const struct sonde_target *t, int fd)
 {
 	struct sonde_modules mods = {};
 	struct sonde_maps maps = {};
@@ -224,14 +225,24 @@ static void seed_target(const struct sonde_target *t, int fd)
 	sonde_modules_fini(&mods);
 }
 
-/* Without its entry a target's allocator locks count as futexes. */
+/* Slots of targets that went stay: they only cost. */
 static int stall_retarget(struct sonde_lens_ctx *ctx)
 {
-	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "stall_ranges");
+	int ranges = bpf_object__find_map_fd_by_name(ctx->obj, "stall_ranges");
+	int filter = bpf_object__find_map_fd_by_name(ctx->obj, "stall_filter");
+	const uint32_t yes = 1;
 
-	for (size_t i = 0; i < ctx->targets->n; i++)
-		if (!ctx->targets->t[i].gone)
-			seed_target(&ctx->targets->t[i], fd);
+	for (size_t i = 0; i < ctx->targets->n; i++) {
+		const struct sonde_target *t = &ctx->targets->t[i];
+		uint32_t slot = (uint32_t)t->pid % SONDE_STALL_FILTER;
+
+		if (t->gone)
+			continue;
+		if (bpf_map_update_elem(filter, &slot, &yes, BPF_ANY))
+			return sonde_err(errno, "stall: cannot set the filter: %s",
+					 strerror(errno));
+		seed_locks(t, ranges);
+	}
 	return 0;
 }
 
