@@ -117,6 +117,11 @@ demo:
 	$(Q)$(MAKE) --no-print-directory all tools
 	$(Q)scripts/demo
 
+thp-demo:
+	$(Q)scripts/setup build demo
+	$(Q)$(MAKE) --no-print-directory all tools
+	$(Q)scripts/thp-demo
+
 check:
 	$(Q)scripts/setup build test
 	$(Q)scripts/setup vm || echo "check: the tests on old kernels will be skipped"
@@ -151,4 +156,4 @@ $(B)/obj/user/record/schema.o: user/record/schema.sql
 -include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/bpf/*/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d \
          $(B)/bench/*.d)
 
-.PHONY: all tools units fuzzers setup demo check bench pages install clean
+.PHONY: all tools units fuzzers setup demo thp-demo check bench pages install clean

@@ -5,11 +5,7 @@
  * accepted (children inherit it from the listener), so everybody else's traffic costs one look-up.
  */
 #include "lib/syscall.bpf.h"
-#include <bpf/bpf_endian.h>
 
-#define AF_UNIX	    1
-#define AF_INET	    2
-#define AF_INET6    10
 #define SOCK_STREAM 1
 #define MSG_PEEK    2
 #define TCP_LISTEN  10
@@ -76,21 +72,9 @@ static __always_inline bool known_family(struct sock *sk)
 /* Fill what stays the same for the connection's life. */
 static __always_inline void conn_identify(struct sonde_conn *c, struct sock *sk)
 {
-	struct sonde_ev_span *s = &c->span;
-
 	c->flags &= ~SONDE_CONN_LISTENER;
-	s->conn = bpf_get_socket_cookie(sk);
-	s->family = sk->__sk_common.skc_family;
-	if (s->family == AF_UNIX) {
-		c->flags |= SONDE_CONN_UNIX;
-		return;
-	}
-	s->local_port = sk->__sk_common.skc_num;
-	s->peer_port = bpf_ntohs(sk->__sk_common.skc_dport);
-	if (s->family == AF_INET)
-		BPF_CORE_READ_INTO((__u32 *)s->peer_addr, sk, __sk_common.skc_daddr);
-	else
-		BPF_CORE_READ_INTO((struct in6_addr *)s->peer_addr, sk, __sk_common.skc_v6_daddr);
+	c->span.conn = bpf_get_socket_cookie(sk);
+	conn_peer(c, sk);
 }
 
 /* gate_current(), without its look-up of the process where the connection's last reader was the
@@ -256,6 +240,20 @@ static __always_inline void seed_listener(struct sock *sk)
 		c->flags = SONDE_CONN_FRESH | SONDE_CONN_LISTENER;
 	else
 		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+}
+
+/* A target begins to listen: no query is sent to it before this. Every change of a TCP state comes
+ * here, so the question comes first that all but a few answer with no. */
+SEC("?tp_btf/inet_sock_set_state")
+int BPF_PROG(query_listen, struct sock *sk, int old_state, int new_state)
+{
+	__u64 id;
+
+	if (new_state != TCP_LISTEN || !gate_current(&id))
+		return 0;
+	if (known_family(sk) && sk->sk_type == SOCK_STREAM)
+		seed_listener(sk);
+	return 0;
 }
 
 /*

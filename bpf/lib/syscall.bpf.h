@@ -114,22 +114,26 @@ int query_sys_recvfrom(struct trace_event_raw_sys_enter *ctx)
 	return 0;
 }
 
-/* The peer's address, where the server asked accept for it. */
-static __always_inline void sys_accepted(const struct sys_call *call, __u64 key)
+/* The socket behind a descriptor of the current process, by its own table. */
+static __always_inline struct sock *sys_socket(__u32 fd)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct file **table = BPF_CORE_READ(task, files, fdt, fd), *file = NULL;
+	struct socket *socket;
+
+	if (bpf_probe_read_kernel(&file, sizeof(file), table + fd) || !file)
+		return NULL;
+	socket = BPF_CORE_READ(file, private_data);
+	return BPF_CORE_READ(socket, sk);
+}
+
+static __always_inline void sys_accepted(__u64 key)
 {
 	struct sonde_conn *c = conn_fd_add(key, SONDE_CONN_FRESH);
-	__u8 addr[28] = {};
+	struct sock *sk = sys_socket((__u32)key);
 
-	if (!c || !call->arg || bpf_probe_read_user(addr, sizeof(addr), (void *)call->arg))
-		return;
-	c->span.family = addr[0] | addr[1] << 8;
-	c->span.peer_port = addr[2] << 8 | addr[3];
-	if (c->span.family == 1)
-		c->flags |= SONDE_CONN_UNIX;
-	else if (c->span.family == 2)
-		__builtin_memcpy(c->span.peer_addr, addr + 4, 4);
-	else if (c->span.family == 10)
-		__builtin_memcpy(c->span.peer_addr, addr + 8, 16);
+	if (c && sk)
+		conn_peer(c, sk);
 }
 
 static __always_inline void sys_moved(const struct sys_call *call, long nr, long ret)
@@ -172,7 +176,7 @@ int query_sys_exit(struct trace_event_raw_sys_exit *ctx)
 	if (nr != NR_ACCEPT && nr != NR_ACCEPT4)
 		sys_moved(call, nr, ret);
 	else if (ret >= 0)
-		sys_accepted(call, (call->key >> 32) << 32 | (__u32)ret);
+		sys_accepted((call->key >> 32) << 32 | (__u32)ret);
 	return 0;
 }
 

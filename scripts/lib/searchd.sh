@@ -7,6 +7,8 @@
 #   searchd_start DIR [KEY=VALUE...]   a daemon in DIR; sets SEARCHD_PID, SEARCHD_WATCHDOG,
 #                           SEARCHD_SQL and SEARCHD_API (127.0.0.1:PORT), SEARCHD_UNIX (socket path),
 #                           SEARCHD_LOG (query log). DIR/env holds the same for other shells.
+#   searchd_start_under DIR [KEY=VALUE...] -- COMMAND...   the same in the foreground of COMMAND, which
+#                           runs in the background: SEARCHD_RUNNER is its pid, its output DIR/runner.*
 #   searchd_stop DIR        end it, wait until it is gone
 #
 # KEY=VALUE are lines for the searchd section (workers=prefork), or: docs=N, preload=LIBRARY.
@@ -166,15 +168,15 @@ searchd_note() { # DIR: what others need to know
 	[ -z "${SONDE_RUN:-}" ] || echo "$1" >>"$SONDE_RUN/searchd"
 }
 
-searchd_start() { # DIR [KEY=VALUE...]
-	local dir docs=200000 preload='' corpus sql api pair
+# Everything but the process: index, configuration, free ports. Sets SEARCHD_SQL and SEARCHD_API.
+searchd_prepare() { # DIR [KEY=VALUE...]
+	local dir=$1 docs=200000 corpus sql api pair
 	local -a lines=()
-	mkdir -p "$1" && dir=$(cd "$1" && pwd) || return 1
 	shift
 	for pair in "$@"; do
 		case $pair in
 		docs=*) docs=${pair#*=} ;;
-		preload=*) preload=${pair#*=} ;;
+		preload=*) ;;
 		*) lines+=("$pair") ;;
 		esac
 	done
@@ -187,11 +189,43 @@ searchd_start() { # DIR [KEY=VALUE...]
 	SEARCHD_API=127.0.0.1:$api
 	searchd_config "$dir" "$sql" "$api" "${lines[@]}" >"$dir/searchd.conf"
 	rm -f "$dir/searchd.pid"
+}
+
+searchd_start() { # DIR [KEY=VALUE...]
+	local dir preload='' pair
+	mkdir -p "$1" && dir=$(cd "$1" && pwd) || return 1
+	shift
+	for pair in "$@"; do
+		[[ $pair != preload=* ]] || preload=${pair#*=}
+	done
+	searchd_prepare "$dir" "$@" || return 1
 	# Not the caller's descriptors: bats and CI wait for every holder of their pipes to end.
 	if ! env ${preload:+LD_PRELOAD="$preload"} searchd --config "$dir/searchd.conf" \
 		>"$dir/start.log" 2>&1 </dev/null 3>&- 4>&- 9>&- ||
-		! searchd_wait_up "$dir" "$sql"; then
+		! searchd_wait_up "$dir" "${SEARCHD_SQL##*:}"; then
 		searchd_say "no start: $(grep -hE 'FATAL|ERROR' "$dir/start.log" | tail -1)"
+		[ ! -s "$dir/searchd.pid" ] || searchd_stop "$dir"
+		return 1
+	fi
+	searchd_note "$dir"
+}
+
+searchd_start_under() { # DIR [KEY=VALUE...] -- COMMAND...
+	local dir
+	local -a settings=()
+	mkdir -p "$1" && dir=$(cd "$1" && pwd) || return 1
+	shift
+	while [ "$1" != -- ]; do
+		settings+=("$1")
+		shift
+	done
+	shift
+	searchd_prepare "$dir" "${settings[@]}" || return 1
+	"$@" searchd --config "$dir/searchd.conf" --nodetach \
+		>"$dir/runner.out" 2>"$dir/runner.err" </dev/null 3>&- 4>&- 9>&- &
+	SEARCHD_RUNNER=$!
+	if ! searchd_wait_up "$dir" "${SEARCHD_SQL##*:}"; then
+		searchd_say "no start: $(tail -1 "$dir/runner.err")"
 		[ ! -s "$dir/searchd.pid" ] || searchd_stop "$dir"
 		return 1
 	fi

@@ -93,6 +93,13 @@ nothing_dropped() {
 	! grep '^drop' "$T/seen"
 }
 
+# A page that the kernel moves at that moment cannot be read by a program that may not sleep: seen once
+# in ten million headers, counted, and within the bound on live bytes.
+few_dropped() {
+	awk -F'|' '$1 == "drop" { $2 == "copy_fault" ? n += $3 : other++ }
+		END { exit other || n > 10 }' "$T/seen"
+}
+
 # A kind of link is forced by name; the plan refuses one that the kernel lacks, so that a missing kind
 # fails rather than passes.
 all_functions() {
@@ -149,7 +156,7 @@ churn() {
 	with=(GLIBC_TUNABLES=glibc.malloc.tcache_count=0)
 	observe "$1" churn "$2"
 	live_as_mallinfo
-	nothing_dropped
+	few_dropped
 }
 
 @test "session links: live bytes after 10 million operations of 8 threads are mallinfo2's" {

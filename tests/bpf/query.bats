@@ -121,7 +121,7 @@ spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
 		printf '\x05\0\0\x01\x05\xa2\0\0\0' >&8
 		SONDE_FORCE_SYSCALLS=$force record "$server"
 		printf '\x09\0\0\0\x03SELECT 1' >&8
-		until_true test "$(head -c 150 <&8 | wc -c)" = 150
+		[ "$(head -c 150 <&8 | wc -c)" = 150 ]
 		exec 8>&-
 		finish
 		equal 'select ?' "$(sql 'SELECT fingerprint FROM query')" "fingerprint, syscalls $force"
@@ -155,8 +155,9 @@ spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
 	serve --mute
 	record "$server"
 	exec 8<>"/dev/tcp/127.0.0.1/$port"
-	printf '\x05\0\0\x01\x05\xa2\0\0\0\x09\0\0\0\x03SELECT 1' >&8
-	until_true test "$(head -c 89 <&8 | wc -c)" = 89
+	printf '\x05\0\0\x01\x05\xa2\0\0\0' >&8
+	[ "$(head -c 89 <&8 | wc -c)" = 89 ]
+	printf '\x09\0\0\0\x03SELECT 1' >&8
 	exec 8>&-
 	until_true gone_from_server
 	finish

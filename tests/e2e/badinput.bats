@@ -49,7 +49,7 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 
 @test "a zombie: 3" {
 	# The shell becomes a sleep, which never asks for its child's status.
-	bash -c 'true & exec sleep 300' 3>&- &
+	bash -c 'sleep 0.3 & exec sleep 300' 3>&- &
 	local parent=$!
 	started "$parent"
 	wait_for 10 has_zombie "$parent"

@@ -24,6 +24,10 @@ searchd_up() { # [KEY=VALUE...]: see searchd_start
 
 searchd_down() {
 	[ -n "${SEARCHD_DIR:-}" ] || return 0
+	if ! searchd_is_ours "$SEARCHD_PID" "$SEARCHD_DIR"; then
+		echo "# searchd (pid $SEARCHD_PID) was gone before its time; its log ends:" >&2
+		tail -n 12 "$SEARCHD_DIR/searchd.log" | sed 's/^/# /' >&2
+	fi
 	searchd_stop "$SEARCHD_DIR"
 	rm -rf "$SEARCHD_DIR"
 }
@@ -158,12 +162,16 @@ load_field() { # NAME
 
 # ---- data ----
 
-# One value (or rows) from a recording. The load's own times are in table load (load.tsv).
+# One value (or rows) from a recording. The load's own times are in table load (load.tsv), with the
+# name that a recording gives to a TCP client.
 recording_sql() { # FILE SQL
 	local db=$BATS_TEST_TMPDIR/scratch.db
 	rm -f "$db"
 	if [ -e "$BATS_TEST_TMPDIR/load.tsv" ]; then
-		sqlite3 "$db" '.mode tabs' ".import $BATS_TEST_TMPDIR/load.tsv load"
+		sqlite3 "$db" '.mode tabs' ".import $BATS_TEST_TMPDIR/load.tsv load" \
+			'ALTER TABLE load ADD client TEXT' \
+			"UPDATE load SET client = '127.0.0.1:' || port WHERE port <> '0'" \
+			'CREATE INDEX load_client ON load (client, seq)'
 	fi
 	sqlite3 -bail "$db" "ATTACH 'file:$1?mode=ro' AS rec" "$2"
 }

@@ -96,7 +96,8 @@ logged() { wc -l <"$SEARCHD_LOG"; }
 	late=$(recording_sql /dev/null "SELECT count(*) FROM load
 		WHERE last_ns - due_ns >= $((stall_us * 500))")
 	[ "$late" -ge $((rate * stall_us / 4000000)) ]
-	[ "$(jq ".max_us >= $stall_us" "$BATS_TEST_TMPDIR/load.json")" = true ]
+	# A query is due every 5 ms, so one of them waited for nearly all of it.
+	[ "$(jq ".max_us >= $((stall_us * 9 / 10))" "$BATS_TEST_TMPDIR/load.json")" = true ]
 }
 
 @test "searchd is stopped by pid, its watchdog too, and a stranger with its number is left alone" {

@@ -115,7 +115,7 @@ static void one(void)
 	memcpy(copy, buf, n);
 	len = sonde_fingerprint(copy, n, cut, out, size);
 	assert(len < size && out[len] == '\0');
-	if (strncasecmp(buf, "call", 4))
+	if (strncmp(out, "call ", 5)) /* a procedure's name is kept as it is */
 		check_values(out, len);
 	sonde_fingerprint(copy, n, cut, again, size);
 	assert(!memcmp(out, again, len + 1));

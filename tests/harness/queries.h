@@ -11,9 +11,9 @@
 
 #define MATCH_BYTES 256
 
-enum mix { MIX_LIGHT, MIX_MIXED, MIX_HEAVY, MIX_INSERT, MIX_COUNT };
+enum mix { MIX_LIGHT, MIX_MIXED, MIX_HEAVY, MIX_INSERT, MIX_DEEP, MIX_COUNT };
 
-static const char *const mix_name[MIX_COUNT] = {"light", "mixed", "heavy", "insert"};
+static const char *const mix_name[MIX_COUNT] = {"light", "mixed", "heavy", "insert", "deep"};
 
 /* Who asks. */
 struct asker {
@@ -63,6 +63,10 @@ static inline void make_search(struct asker *a, char *match, struct wire_search 
 		match_words(a, match, 1 + rng_below(&a->rng, 2), " ", 200);
 	} else if (a->mix == MIX_MIXED) {
 		make_mixed(a, match, s);
+	} else if (a->mix == MIX_DEEP) {
+		/* Deep paging: room for so many matches is allocated afresh for each query. */
+		match_words(a, match, 1, " ", 0);
+		s->max_matches = 1000000;
 	} else {
 		match_words(a, match, 4 + rng_below(&a->rng, 3), " | ", 100);
 		s->sort = "price DESC, day ASC";
@@ -72,13 +76,16 @@ static inline void make_search(struct asker *a, char *match, struct wire_search 
 
 static inline void sql_search(char *sql, size_t room, const struct wire_search *s)
 {
-	char filter[64] = "";
+	char filter[64] = "", option[48] = "";
 
+	if (s->max_matches)
+		snprintf(option, sizeof(option), " OPTION max_matches=%u", s->max_matches);
 	if (s->filter)
 		snprintf(filter, sizeof(filter), " AND gid BETWEEN %u AND %u", s->gid_low,
 			 s->gid_high);
-	snprintf(sql, room, "SELECT * FROM %s WHERE MATCH('%s')%s%s%s LIMIT %u", s->index, s->match,
-		 filter, s->sort ? " ORDER BY " : "", s->sort ? s->sort : "", s->limit);
+	snprintf(sql, room, "SELECT * FROM %s WHERE MATCH('%s')%s%s%s LIMIT %u%s", s->index,
+		 s->match, filter, s->sort ? " ORDER BY " : "", s->sort ? s->sort : "", s->limit,
+		 option);
 }
 
 /* REPLACE, so that the same seed may run twice. */

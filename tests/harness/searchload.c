@@ -332,7 +332,7 @@ static const char usage_text[] =
 	"  --queries N       send exactly N   --seconds S   or stop after S (default: 1000 "
 	"queries)\n"
 	"  --rate R          open loop: R queries a second, latency from the due time\n"
-	"  --mix NAME        light, mixed, heavy, insert (light)\n"
+	"  --mix NAME        light, mixed, heavy, insert, deep (light)\n"
 	"  --index NAME      (docs)   --seed N (1)   --words FILE   --vocabulary N\n"
 	"  --out FILE        a line a query, tab-separated, times CLOCK_MONOTONIC ns\n"
 	"  --ready FILE      written when all connections stand\n"

@@ -314,6 +314,7 @@ struct wire_search {
 	bool filter;
 	uint32_t gid_low, gid_high;
 	uint32_t limit;
+	uint32_t max_matches; /* best matches kept; 0: the usual 1000 */
 };
 
 static inline int api_login(struct wire *w)
@@ -360,7 +361,7 @@ static inline void api_body(struct wire_out *o, const struct wire_search *s)
 	api_filter(o, s);
 	out_be32(o, 0); /* group function and attribute */
 	out_str(o, "");
-	out_be32(o, 1000); /* best matches kept */
+	out_be32(o, s->max_matches ? s->max_matches : 1000);
 	out_str(o, "@group desc");
 	for (int i = 0; i < 3; i++)
 		out_be32(o, 0); /* cutoff, retry count, retry delay */

@@ -20,12 +20,13 @@
 #include "core/log.h"
 #include "core/mem.h"
 
-enum { ROUNDS = 5, INSN_KINDS = 2, PLAIN_CALLS = 20000 };
+/* Many short rounds: on a busy machine a round of 100 us has a fair chance of being left alone. */
+enum { ROUNDS = 31, INSN_KINDS = 2, PLAIN_CALLS = 4000 };
 
 /* A stepped hit takes 12 us in some guests: with these counts a kind of link takes some 20 ms. */
 static const uint32_t probed_calls[INSN_KINDS] = {
-	[SONDE_INSN_EMULATED] = 1000,
-	[SONDE_INSN_STEPPED] = 200,
+	[SONDE_INSN_EMULATED] = 160,
+	[SONDE_INSN_STEPPED] = 32,
 };
 
 /* Smaller than noise, yet no hit is free: 0 would say "not calibrated". */
@@ -167,10 +168,10 @@ static const struct {
 	enum sonde_calib_work work;
 	uint32_t n;
 } kernel_work[SONDE_LINK__MAX] = {
-	[SONDE_LINK_TP_BTF] = {"task_rename", SONDE_CALIB_RENAME, 4000},
-	[SONDE_LINK_RAW_TP] = {"task_rename", SONDE_CALIB_RENAME, 4000},
-	[SONDE_LINK_TRACEPOINT] = {"syscalls/sys_enter_prctl", SONDE_CALIB_RENAME, 4000},
-	[SONDE_LINK_PERF_SW] = {"minor-faults", SONDE_CALIB_FAULT, 1000},
+	[SONDE_LINK_TP_BTF] = {"task_rename", SONDE_CALIB_RENAME, 600},
+	[SONDE_LINK_RAW_TP] = {"task_rename", SONDE_CALIB_RENAME, 600},
+	[SONDE_LINK_TRACEPOINT] = {"syscalls/sys_enter_prctl", SONDE_CALIB_RENAME, 600},
+	[SONDE_LINK_PERF_SW] = {"minor-faults", SONDE_CALIB_FAULT, 150},
 };
 
 static int rounds(const struct sonde_calib_child *c, enum sonde_link_kind kind, double *best)

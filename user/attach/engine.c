@@ -87,7 +87,7 @@ static int load_shared(struct sonde_engine *e, uint32_t ring_bytes)
 	err = bpf_object__load(e->shared);
 	if (err == -EINVAL) /* what a kernel says to a type of map that it does not know */
 		return sonde_err(EOPNOTSUPP,
-				 "cannot make the shared maps: this kernel lacks %s; use %s or later",
+				 "cannot make the shared maps: the kernel lacks %s (since %s)",
 				 sonde_feature_name(SONDE_FEAT_TASK_STORAGE),
 				 sonde_feature_since(SONDE_FEAT_TASK_STORAGE));
 	if (err)

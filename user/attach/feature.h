@@ -42,7 +42,11 @@ enum sonde_answer { SONDE_NO = 0, SONDE_YES = 1, SONDE_DENIED = 2 };
 	X(CONTENTION, "contention", "5.19", "waits for the kernel's own locks (mmap_lock)",        \
 	  "use kernel 5.19 or later")                                                              \
 	X(MAP_FILES, "map_files", "3.3", "opening the target's files by mapping",                  \
-	  "run with CAP_SYS_PTRACE and CAP_CHECKPOINT_RESTORE, or as root")
+	  "run with CAP_SYS_PTRACE and CAP_CHECKPOINT_RESTORE, or as root")                        \
+	X(FIND_VMA, "find_vma", "5.17", "which purges can split a huge page",                      \
+	  "none needed: every purge that is not aligned to 2 MiB is counted instead")              \
+	X(MM_OWNER, "mm_owner", "2.6.29", "whose memory khugepaged works on",                      \
+	  "none needed: the targets' address spaces are learned at attach")
 
 enum sonde_feature {
 #define SONDE_FEATURE_ENUM(sym, name, since, what, remedy) SONDE_FEAT_##sym,
@@ -72,5 +76,12 @@ int sonde_feature_find(const char *name);
 /* Does this kernel's BTF have tracepoint @event (typedef btf_trace_EVENT), with how many arguments?
  * Returns the number, or -ENOENT. */
 int sonde_btf_tracepoint_args(const char *event);
+/* Type of argument @i of tracepoint @event as C writes it ("struct mm_struct *", "bool", "gfp_t"), into
+ * @buf. 0 or -ENOENT. */
+int sonde_btf_tracepoint_param(const char *event, int i, char *buf, size_t size);
+/* Name of the constant of `enum @name` that has @value, into @buf. 0 or -ENOENT. */
+int sonde_btf_enum_name(const char *name, int value, char *buf, size_t size);
+/* Has `struct @name` a member @member? */
+bool sonde_btf_has_member(const char *name, const char *member);
 
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
+#include <bpf/libbpf.h>
 
 #include "attach/feature_probe.h"
 #include "attach/link.h"
@@ -227,4 +228,20 @@ int sonde_probe_MAP_FILES(void)
 	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", start, end);
 	err = open(path, O_RDONLY | O_CLOEXEC);
 	return take(err < 0 ? -errno : err);
+}
+
+/* Compiled in with memory cgroups. */
+int sonde_probe_MM_OWNER(void)
+{
+	return sonde_btf_has_member("mm_struct", "owner") ? 0 : -ENOENT;
+}
+
+/* It wants a callback, which only libbpf's loader can give; libbpf asks for the helper alone. */
+int sonde_probe_FIND_VMA(void)
+{
+	int has = libbpf_probe_bpf_helper(BPF_PROG_TYPE_TRACEPOINT, BPF_FUNC_find_vma, NULL);
+
+	if (has < 0)
+		return has;
+	return has ? 0 : -ENOENT;
 }

@@ -49,25 +49,6 @@ int sonde_btf_iter_id(const char *target)
 	return btf_find("bpf_iter_", target, BTF_KIND_FUNC);
 }
 
-int sonde_btf_tracepoint_args(const char *event)
-{
-	const struct btf_type *t;
-	int err = 0, id = sonde_btf_tracepoint_id(event);
-	struct btf *btf;
-
-	if (id < 0)
-		return -ENOENT;
-	btf = sonde_kernel_btf(&err);
-	/* typedef -> pointer -> function whose first parameter is the tracepoint's private data */
-	t = btf__type_by_id(btf, btf__type_by_id(btf, (uint32_t)id)->type);
-	if (!t || !btf_is_ptr(t))
-		return -ENOENT;
-	t = btf__type_by_id(btf, t->type);
-	if (!t || !btf_is_func_proto(t) || !btf_vlen(t))
-		return -ENOENT;
-	return btf_vlen(t) - 1;
-}
-
 static enum bpf_prog_type prog_type(enum sonde_link_kind kind)
 {
 	switch (kind) {

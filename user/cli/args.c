@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "lab/run.h"
 #include "session/session.h"
 #include "sonde/limits.h"
 
@@ -117,6 +118,34 @@ static int parse_spans(const char *value, void *member, struct sonde_str *why)
 	return sonde_parse_spans(value, member);
 }
 
+/* The name is the environment's business; that there is one is ours. */
+static int parse_env(const char *value, void *member, struct sonde_str *why)
+{
+	struct sonde_env_list *list = member;
+	const char *equals = strchr(value, '=');
+
+	(void)why;
+	if (!equals || equals == value)
+		return -EINVAL;
+	if (SONDE_GROW(list->text, list->n, list->cap))
+		return -ENOMEM;
+	list->text[list->n++] = value;
+	return 0;
+}
+
+static const struct sonde_opt_choice thp_choices[] = {
+	{"system", SONDE_RUN_THP_SYSTEM},
+	{"off", SONDE_RUN_THP_OFF},
+	{"advised", SONDE_RUN_THP_ADVISED},
+	{NULL, 0},
+};
+
+static const struct sonde_opt_choice ledger_modes[] = {
+	{"auto", SONDE_LEDGER_AUTO},
+	{"full", SONDE_LEDGER_FULL},
+	{"off", SONDE_LEDGER_OFF},
+	{NULL, 0},
+};
 static const struct sonde_opt_choice alloc_modes[] = {
 	{"off", SONDE_ALLOC_MODE_OFF},
 	{"exact", SONDE_ALLOC_MODE_EXACT},
@@ -125,6 +154,7 @@ static const struct sonde_opt_choice alloc_modes[] = {
 
 #define GROUP_TARGET "What to observe"
 #define GROUP_HOW    "How"
+#define GROUP_START  "How to start it"
 #define GROUP_KEEP   "What to keep"
 #define GROUP_READ   "What to read"
 #define GROUP_OUTPUT "Output"
@@ -144,6 +174,7 @@ void sonde_args_fini(struct sonde_args *args)
 {
 	sonde_opt_result_fini(&args->parsed);
 	free(args->pids.pid);
+	free(args->env.text);
 	free(args->line);
 	*args = (struct sonde_args){0};
 }

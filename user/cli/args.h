@@ -19,6 +19,11 @@ struct sonde_pid_list {
 	size_t n, cap;
 };
 
+struct sonde_env_list {
+	const char **text;
+	size_t n, cap;
+};
+
 struct sonde_args {
 	struct sonde_pid_list pids;
 	const char *name, *unit, *cgroup, *comm;
@@ -28,9 +33,15 @@ struct sonde_args {
 	uint64_t duration_ns, interval_ns, slower_than_ns;
 	uint32_t lens_mask; /* bit per enum sonde_lens_id; 0: not given */
 	int alloc_mode;	    /* enum sonde_alloc_mode */
+	int ledger;	    /* enum sonde_ledger_mode */
 	bool yes, passive, dry_run, follow, strict;
 	double harm_limit;
 	uint32_t ring_bytes;
+
+	int thp; /* enum sonde_run_thp */
+	const char *alloc, *alloc_conf;
+	struct sonde_env_list env;
+	bool keep;
 
 	struct sonde_spans_choice spans;
 	uint64_t max_bytes; /* 0: no limit */
@@ -69,9 +80,15 @@ enum sonde_option {
 #define SONDE_OPTS_OBSERVE                                                                         \
 	(SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(TID) | SONDE_O(COMM) |                    \
 	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
+	 SONDE_O(LEDGER) |                                                                         \
 	 SONDE_O(YES) | SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) |                    \
 	 SONDE_O(HARM_LIMIT) | SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) |       \
 	 SONDE_O(JSON))
+
+/* What a recording needs besides. */
+#define SONDE_OPTS_RECORD                                                                          \
+	(SONDE_O(OUTPUT) | SONDE_O(SPANS) | SONDE_O(MAX_SIZE) | SONDE_O(QUERY_TEXT) |              \
+	 SONDE_O(OVERWRITE))
 
 extern const struct sonde_opt_table sonde_options;
 

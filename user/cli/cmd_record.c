@@ -103,7 +103,7 @@ static int record_session(struct record_run *run, struct sonde_session_opts *opt
 	return sonde_observe_exit(run->args, err ? err : closed, result.degraded);
 }
 
-static int run_record(const struct sonde_args *args)
+int sonde_record_session(const struct sonde_args *args, struct sonde_session_opts *opts)
 {
 	struct record_run run = {
 		.args = args,
@@ -111,30 +111,34 @@ static int run_record(const struct sonde_args *args)
 				.max_bytes = args->max_bytes,
 				.overwrite = args->overwrite},
 	};
+
+	if (opts->instant)
+		return sonde_err(EINVAL,
+				 "-d 0 records nothing; for one reading use `sonde stat -d 0`");
+	/* The writer refuses it too, but only after the user was asked for consent. */
+	if (!args->overwrite && !access(args->output, F_OK))
+		return sonde_err(EEXIST, "%s exists; choose another name or give --overwrite",
+				 args->output);
+	opts->lens.want_spans = args->spans.mode != SONDE_SPANS_NONE;
+	return record_session(&run, opts);
+}
+
+static int run_record(const struct sonde_args *args)
+{
 	struct sonde_session_opts opts;
 	int err = sonde_observe_opts(args, &opts);
 
 	if (err)
 		return err;
-	if (opts.instant)
-		return sonde_err(EINVAL,
-				 "-d 0 records nothing; for one reading use `sonde stat -d 0`");
-	if (args->dry_run)
-		return sonde_observe_dry_run(args, &opts);
-	/* The writer refuses it too, but only after the user was asked for consent. */
-	if (!args->overwrite && !access(args->output, F_OK))
-		return sonde_err(EEXIST, "%s exists; choose another name or give --overwrite",
-				 args->output);
-	opts.lens.want_spans = args->spans.mode != SONDE_SPANS_NONE;
-	return record_session(&run, &opts);
+	return args->dry_run ? sonde_observe_dry_run(args, &opts)
+			     : sonde_record_session(args, &opts);
 }
 
 const struct sonde_command sonde_command_record = {
 	.name = "record",
 	.summary = "observe a daemon into a file, with every query's trace",
 	.synopsis = "[-- COMMAND...]",
-	.valid = SONDE_OPTS_COMMON | (SONDE_OPTS_OBSERVE & ~SONDE_O(JSON)) | SONDE_O(OUTPUT) |
-		 SONDE_O(SPANS) | SONDE_O(MAX_SIZE) | SONDE_O(QUERY_TEXT) | SONDE_O(OVERWRITE),
+	.valid = SONDE_OPTS_COMMON | (SONDE_OPTS_OBSERVE & ~SONDE_O(JSON)) | SONDE_OPTS_RECORD,
 	.needs = {SONDE_OPTS_TARGET, SONDE_O(OUTPUT)},
 	.starts_command = true,
 	.about =

@@ -56,29 +56,36 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 			 : sonde_stat_summary(stdout, snap, &end);
 }
 
-static int run_stat(const struct sonde_args *args)
+int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts *opts)
 {
 	struct stat_run run = {.view = {.out = stdout}, .json = args->json};
 	struct sonde_session_result result;
-	struct sonde_session_opts opts;
 	struct sonde_snapshot snap;
-	int err = sonde_observe_opts(args, &opts);
+	int err;
 
-	if (err || args->dry_run)
-		return err ? err : sonde_observe_dry_run(args, &opts);
 	/* One document, unless intervals were asked for: then one line each. */
-	run.lines = !opts.instant && (!args->json || args->seen & SONDE_O(INTERVAL));
-	run.instant = opts.instant;
-	opts.on_tick = on_tick;
-	opts.on_tick_ctx = &run;
+	run.lines = !opts->instant && (!args->json || args->seen & SONDE_O(INTERVAL));
+	run.instant = opts->instant;
+	opts->on_tick = on_tick;
+	opts->on_tick_ctx = &run;
 	sonde_output_hold();
 	sonde_snapshot_init(&snap);
-	err = sonde_session_run(&opts, &snap, &result);
+	err = sonde_session_run(opts, &snap, &result);
 	if (!err)
 		err = print_end(args, &run, &snap, &result);
 	err = sonde_observe_exit(args, err, result.degraded);
 	sonde_snapshot_fini(&snap);
 	return err;
+}
+
+static int run_stat(const struct sonde_args *args)
+{
+	struct sonde_session_opts opts;
+	int err = sonde_observe_opts(args, &opts);
+
+	if (err)
+		return err;
+	return args->dry_run ? sonde_observe_dry_run(args, &opts) : sonde_stat_session(args, &opts);
 }
 
 const struct sonde_command sonde_command_stat = {

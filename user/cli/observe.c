@@ -91,7 +91,8 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 		.lens = {.passive = args->passive,
 			 .alloc_exact = args->alloc_mode == SONDE_ALLOC_MODE_EXACT,
 			 .query_text = args->query_text,
-			 .slower_than_ns = args->slower_than_ns},
+			 .slower_than_ns = args->slower_than_ns,
+			 .ledger = (enum sonde_ledger_mode)args->ledger},
 		.alloc_mode = (enum sonde_alloc_mode)args->alloc_mode,
 		.duration_ns = timed ? args->duration_ns : UINT64_MAX,
 		.instant = timed && !args->duration_ns,
@@ -136,11 +137,12 @@ int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded)
 
 void sonde_observe_list_lenses(FILE *out)
 {
-	fputs("\nLenses (--lens; without it all but alloc):\n", out);
+	fputs("\nLenses (--lens; without it all but alloc and those marked *):\n", out);
 	for (size_t i = 0; i < sonde_lens_count; i++) {
 		const struct sonde_lens *lens = sonde_lenses[i];
 
-		fprintf(out, "  %-8s %s\n", lens->name, lens->summary);
+		fprintf(out, "  %-7s%c %s\n", lens->name, lens->on_request ? '*' : ' ',
+			lens->summary);
 		if (!lens->overhead)
 			continue;
 		fprintf(out, "%*scosts: ", INDENT, "");

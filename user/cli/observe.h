@@ -19,6 +19,10 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
  */
 int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded);
 
+/* A session shown on stdout, or written into args->output. Exit code or -errno (logged). */
+int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts *opts);
+int sonde_record_session(const struct sonde_args *args, struct sonde_session_opts *opts);
+
 /* --dry-run: the plan, and everything that carrying it out would touch. 0 or -errno (logged). */
 int sonde_observe_dry_run(const struct sonde_args *args, const struct sonde_session_opts *opts);
 

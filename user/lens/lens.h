@@ -18,6 +18,10 @@
 
 struct bpf_object;
 
+/* Whose memory RSS is, mapping by mapping: reading that takes mmap_lock. Auto: while it takes under
+ * 50 ms, every 10 s; full: at any length, each tick, for at most 1 % of the time. */
+enum sonde_ledger_mode { SONDE_LEDGER_AUTO = 0, SONDE_LEDGER_FULL, SONDE_LEDGER_OFF };
+
 /* How a lens was asked to look; filled from the command line. */
 struct sonde_lens_opts {
 	bool passive;	   /* no uprobe, no read of the target's memory                            */
@@ -25,6 +29,7 @@ struct sonde_lens_opts {
 	bool query_text;   /* spans carry their text                                                */
 	bool want_spans;   /* somebody downstream takes spans                                       */
 	uint64_t slower_than_ns;
+	enum sonde_ledger_mode ledger;
 	bool no_fault_latency; /* reserved for budgets: count only                                  */
 };
 
@@ -45,6 +50,7 @@ struct sonde_lens_ctx {
 	const struct sonde_clockpair *clock;
 	struct bpf_object *obj;	   /* loaded object, or NULL for a lens without BPF                 */
 	struct sonde_plan *plan;   /* the executed plan: which alternative each hook got            */
+	bool rehearsal;		   /* values of this tick are not kept: leave out what is dear      */
 	void *priv;		   /* the lens's own state, made by init, freed by fini             */
 };
 

@@ -29,7 +29,7 @@ static const struct sonde_metric_desc metrics[] = {
 struct proc_state {
 	struct sonde_proc_stat *base; /* at first sight, by target index */
 	size_t n;
-	uint64_t forks, execs;
+	uint64_t forks, execs, began_ns;
 };
 
 #define TRACEPOINT(prog, tp)                                                                       \
@@ -75,8 +75,13 @@ static int proc_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 
 static int proc_init(struct sonde_lens_ctx *ctx)
 {
-	ctx->priv = calloc(1, sizeof(struct proc_state));
-	return ctx->priv ? 0 : -ENOMEM;
+	struct proc_state *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->began_ns = sonde_mono_ns();
+	ctx->priv = s;
+	return 0;
 }
 
 static void proc_fini(struct sonde_lens_ctx *ctx)
@@ -101,7 +106,15 @@ static int proc_decode(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev
 	return 0;
 }
 
-/* Counters count from first sight; a process that was there before has a base to subtract. */
+static bool born_since(const struct proc_state *s, pid_t pid)
+{
+	uint64_t age_ns = sonde_proc_age_ns(pid);
+
+	return age_ns && sonde_mono_ns() - age_ns > s->began_ns;
+}
+
+/* Counters count from first sight; a process that was there before has a base to subtract. A child
+ * that was forked meanwhile has none: all it did belongs to what is observed. */
 static const struct sonde_proc_stat *base_of(struct proc_state *s, size_t index,
 					     const struct sonde_proc_stat *now)
 {
@@ -115,7 +128,9 @@ static const struct sonde_proc_stat *base_of(struct proc_state *s, size_t index,
 		s->base = b;
 		s->n = index + 1;
 	}
-	if (!s->base[index].pid)
+	if (!s->base[index].pid && born_since(s, now->pid))
+		s->base[index].pid = now->pid;
+	else if (!s->base[index].pid)
 		s->base[index] = *now;
 	return &s->base[index];
 }

@@ -54,6 +54,9 @@ static const struct sonde_alternative close_alts[] = {
 	TP("query_close", "tcp_destroy_sock", SONDE_FEAT_SOCK_LENGTH),
 	SYSCALL("query_sys_close", "syscalls/sys_enter_close", NULL),
 };
+static const struct sonde_alternative listen_alts[] = {
+	TP("query_listen", "inet_sock_set_state", SONDE_FEAT_SOCK_LENGTH),
+};
 static const struct sonde_alternative seed_alts[] = {
 	{.kind = SONDE_LINK_ITER,
 	 .program = "query_seed",
@@ -76,6 +79,7 @@ static const struct sonde_hook socket_hooks[] = {
 	HOOK("query.send", send_alts, true, "an answer is sent"),
 	HOOK("query.ready", ready_alts, false, "a request has arrived: its queue wait"),
 	HOOK("query.close", close_alts, false, "a connection ends"),
+	HOOK("query.listen", listen_alts, false, "it listens on another port than before"),
 	HOOK("query.seed", seed_alts, false, "connections open before attach"),
 };
 
@@ -260,7 +264,8 @@ int query_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 	int err = 0;
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(socket_hooks) && !err; i++)
-		err = sonde_hook_list_add(hooks, &socket_hooks[i]);
+		if (socket_hooks[i].alts != listen_alts || !want_syscalls())
+			err = sonde_hook_list_add(hooks, &socket_hooks[i]);
 	for (size_t i = 0; want_syscalls() && i < SONDE_ARRAY_SIZE(syscall_hooks) && !err; i++)
 		err = sonde_hook_list_add(hooks, &syscall_hooks[i]);
 	if (err || ctx->opts->passive)

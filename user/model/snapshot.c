@@ -264,6 +264,9 @@ static double sum_metric(const struct sonde_snapshot *s, const char *name, bool 
 
 		if (strcmp(m->desc->name, name) || !m->present)
 			continue;
+		/* A level that is absent now is no longer that of its target: it is gone. */
+		if (m->desc->kind == SONDE_GAUGE && m->absent)
+			continue;
 		*present = true;
 		sum += delta ? m->last - m->prev : m->last;
 	}

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * What a session says about itself, so that a recording explains itself without the command that
- * made it: kernel, features, plan with reasons, calibration, clocks, targets, allocator and THP
- * settings. Of the target's environment only allocator variables are kept.
+ * made it: kernel, features, plan with reasons, calibration, clocks, settings, targets and their
+ * allocators. Of the target's environment only allocator variables are kept.
  */
 #include <inttypes.h>
 #include <sys/utsname.h>
 
-#include "core/file.h"
 #include "core/log.h"
 #include "core/mem.h"
 #include "core/str.h"
@@ -45,33 +44,6 @@ static int describe_features(struct session *s)
 	return err;
 }
 
-/* The word in brackets is the setting in force. */
-static int describe_thp(struct session *s)
-{
-	static const struct {
-		const char *key, *file;
-	} rows[] = {
-		{"thp.enabled", "enabled"},
-		{"thp.defrag", "defrag"},
-		{"thp.max_ptes_none", "khugepaged/max_ptes_none"},
-	};
-	int err = 0;
-
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows) && !err; i++) {
-		char line[128], *open, *shut;
-
-		if (sonde_read_line(line, sizeof(line), "/sys/kernel/mm/transparent_hugepage/%s",
-				    rows[i].file))
-			continue;
-		open = strchr(line, '[');
-		shut = open ? strchr(open, ']') : NULL;
-		if (shut)
-			*shut = '\0';
-		err = sonde_meta_set(&s->meta, rows[i].key, "%s", shut ? open + 1 : line);
-	}
-	return err;
-}
-
 static int set_target(struct session *s, size_t i, const char *what, const char *value)
 {
 	char key[128];
@@ -96,22 +68,49 @@ static int describe_env(struct session *s, size_t i, pid_t pid)
 	return err;
 }
 
-static int describe_target(struct session *s, size_t i)
+/* THP_enabled is 0 where huge pages are off for the process; it stays 1 where they are only for
+ * advised memory (6.18: what prctl says of that is known of a command that sonde started). */
+static int describe_thp(struct session *s, size_t i)
+{
+	struct sonde_proc_mem mem;
+
+	if (sonde_proc_mem(s->targets.t[i].pid, &mem) || mem.thp_enabled < 0)
+		return 0;
+	return set_target(s, i, "thp_enabled", mem.thp_enabled ? "1" : "0");
+}
+
+/* Its age is that at the first look, near begin; it is known by when it started ever after. */
+static int describe_age(struct session *s, size_t i)
+{
+	uint64_t age_ns = sonde_proc_age_ns(s->targets.t[i].pid);
+	char key[64], age[32], start[32];
+	int err;
+
+	snprintf(key, sizeof(key), "target.%zu.age_ns", i);
+	if (!age_ns || sonde_meta_find(&s->meta, key))
+		return 0;
+	snprintf(age, sizeof(age), "%" PRIu64, age_ns);
+	snprintf(start, sizeof(start), "%" PRIu64, sonde_mono_ns() - age_ns);
+	err = set_target(s, i, "age_ns", age);
+	return err ? err : set_target(s, i, "start_mono_ns", start);
+}
+
+int session_describe_target(struct session *s, size_t i)
 {
 	const struct sonde_target *t = &s->targets.t[i];
-	char pid[16], age[32];
+	char pid[16];
 	int err;
 
 	snprintf(pid, sizeof(pid), "%d", t->pid);
-	snprintf(age, sizeof(age), "%" PRIu64, sonde_proc_age_ns(t->pid));
 	err = set_target(s, i, "pid", pid);
-	err = err ? err : set_target(s, i, "age_ns", age);
+	err = err ? err : describe_age(s, i);
 	err = err ? err : set_target(s, i, "comm", t->comm);
 	err = err ? err : set_target(s, i, "exe", t->exe ? t->exe : "");
 	err = err ? err : set_target(s, i, "build_id", t->build_id);
 	err = err ? err : set_target(s, i, "daemon", t->daemon ? t->daemon->name : "");
 	err = err ? err : set_target(s, i, "allocator", t->allocator ? t->allocator->name : "");
 	err = err ? err : set_target(s, i, "allocator_version", t->allocator_version);
+	err = err ? err : describe_thp(s, i);
 	return err ? err : describe_env(s, i, t->pid);
 }
 
@@ -147,9 +146,11 @@ int session_describe(struct session *s)
 	int err = describe_host(s);
 
 	err = err ? err : describe_features(s);
-	err = err ? err : describe_thp(s);
+	err = err ? err : session_settings_read(s);
+	if (!err && s->opts->start.describe)
+		err = s->opts->start.describe(s->opts->start.ctx, &s->meta);
 	for (size_t i = 0; i < s->targets.n && !err; i++)
-		err = describe_target(s, i);
+		err = session_describe_target(s, i);
 	err = err ? err : describe_plan(s);
 	return err ? err : describe_calibration(s);
 }

@@ -34,12 +34,34 @@ struct loop {
 	int ep, drain, tick, signals;
 };
 
+/* A started command becomes itself step by step: it execs, maps its libraries, goes into the
+ * background, listens. Looked at often at first, then seldom. */
+struct settling {
+	uint64_t next_ns, step_ns; /* next_ns 0: nothing to look at */
+	unsigned waits;		   /* steps that were kept short */
+	ssize_t serving;	   /* index of the target that serves, -1: not known */
+	pid_t verify;		   /* not yet known to be what was meant to be started, 0: none */
+};
+
+/* System-wide settings, as they were when last read. */
+struct setting {
+	char *key, *value; /* value NULL: the kernel has none */
+	char path[96];	   /* below /sys */
+};
+struct settings {
+	struct setting *row;
+	size_t n, cap;
+	int *thp; /* THP_enabled of each target, -2: not read yet */
+	size_t n_thp;
+};
+
 struct session {
 	const struct sonde_session_opts *opts;
 	struct sonde_snapshot *snap;
 	struct sonde_session_result *result;
 	enum session_state state;
-	bool baseline; /* before the heavier probes are attached: values go to the baseline snapshot */
+	bool baseline; /* before the heavier probes are attached: values go to the baseline snapshot
+			*/
 
 	struct sonde_features features;
 	struct sonde_target_list targets;
@@ -73,11 +95,13 @@ struct session {
 	uint64_t next_follow_ns;
 	const char *ended; /* why to stop, NULL: go on */
 	bool rebuild;	   /* a target changed: a new generation is due */
+	size_t successors; /* index of the first target that followed one that went, 0: none new */
 	bool redescribe;   /* a target runs another program: its meta rows are due */
 	pid_t command_pid; /* started by us, 0: none */
-	bool command_execed; /* its first exec was seen: a later one replaces its program */
-	int command_gate;  /* write end of the pipe it waits on, -1 */
-	int command_report; /* read end: why its exec failed, -1 */
+	unsigned child_notes;
+	bool command_held; /* at its first instruction */
+	struct settling settling;
+	struct settings settings;
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
 };
 
@@ -93,10 +117,14 @@ void session_enable_lenses(struct session *s);
 /* loop.c */
 int loop_init(struct loop *l, uint64_t drain_ns, uint64_t interval_ns);
 void loop_fini(struct loop *l);
+/* The first interval begins now. */
+void loop_restart(struct loop *l, uint64_t interval_ns);
 /* Run until @deadline_ns (monotonic), s->ended or s->rebuild. 0 or -errno. */
 int loop_run(struct session *s, uint64_t deadline_ns);
 /* One interval's end: lenses, drops, cost, visitors, harm. */
 int session_tick(struct session *s, uint64_t ts_ns);
+/* Hand the interval that the last tick closed to whoever shows it. */
+void session_show_interval(struct session *s);
 int session_drain(struct session *s);
 
 /* gate.c: the visitor that lenses push into. */
@@ -107,14 +135,35 @@ void rebase_fini(struct rebase *r);
 /* lifecycle.c: targets that fork, exec, exit, restart. */
 int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);
 int session_check_targets(struct session *s);
-int session_start_command(struct session *s);
-int session_release_command(struct session *s);
-int session_reap_command(struct session *s);
+/* Observe @pid as well, unless it is known or gone. 0 or -errno. */
+int session_add_child(struct session *s, pid_t pid);
+int session_note_successors(struct session *s);
 int session_note(struct session *s, enum sonde_note_level level, const char *remedy,
 		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
+/* command.c: a command started by us, from the fork to its end. */
+int session_start_command(struct session *s);
+/* Let a held command load its libraries, until its allocator is known; opens it into @t. */
+int session_advance_command(struct session *s, struct sonde_target *t);
+int session_release_command(struct session *s);
+int session_reap_command(struct session *s);
+
+/* settle.c: who the command's processes are, once they are themselves. */
+void session_settle_soon(struct session *s);
+int session_settle(struct session *s, uint64_t now_ns);
+/* What was not known by the end is said. */
+int session_settle_end(struct session *s);
+/* Processes that the command left behind or that were forked unseen. 0 or -errno. */
+int session_adopt(struct session *s);
+
+/* settings.c: system-wide settings that huge pages depend on, and what changes meanwhile. */
+int session_settings_read(struct session *s);
+int session_settings_check(struct session *s);
+void session_settings_fini(struct session *s);
+
 /* describe.c: the meta rows. */
 int session_describe(struct session *s);
+int session_describe_target(struct session *s, size_t i);
 
 /* spend.c: what observing costs, as metrics. */
 int session_push_cost(struct session *s, uint64_t ts_ns);

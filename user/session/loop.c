@@ -26,16 +26,27 @@ static int add_fd(int ep, int fd, uint64_t what)
 	return 0;
 }
 
-static int make_timer(uint64_t period_ns)
+static void set_timer(int fd, uint64_t period_ns)
 {
 	struct timespec t = {(time_t)(period_ns / SONDE_NS_PER_SEC),
 			     (long)(period_ns % SONDE_NS_PER_SEC)};
 	struct itimerspec spec = {.it_interval = t, .it_value = t};
+
+	timerfd_settime(fd, 0, &spec, NULL);
+}
+
+static int make_timer(uint64_t period_ns)
+{
 	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 
 	if (fd >= 0)
-		timerfd_settime(fd, 0, &spec, NULL);
+		set_timer(fd, period_ns);
 	return fd;
+}
+
+void loop_restart(struct loop *l, uint64_t interval_ns)
+{
+	set_timer(l->tick, interval_ns);
 }
 
 static int make_signals(void)
@@ -151,9 +162,11 @@ int session_tick(struct session *s, uint64_t ts_ns)
 {
 	int err = session_drain(s);
 
-	for (int l = 0; l < SONDE_LENS__MAX && !err; l++)
+	for (int l = 0; l < SONDE_LENS__MAX && !err; l++) {
+		s->ctx[l].rehearsal = s->baseline;
 		if (s->inited[l] && s->ctx[l].lens->tick)
 			err = s->ctx[l].lens->tick(&s->ctx[l], ts_ns);
+	}
 	err = err ? err : push_drops(s, ts_ns);
 	if (!err && !s->baseline)
 		err = session_push_cost(s, ts_ns);
@@ -163,17 +176,42 @@ int session_tick(struct session *s, uint64_t ts_ns)
 	return err ? err : check_harm(s, ts_ns);
 }
 
+void session_show_interval(struct session *s)
+{
+	if (s->opts->on_tick && s->opts->on_tick(s->opts->on_tick_ctx, s->snap) && !s->ended)
+		s->ended = "output closed";
+	sonde_snapshot_mark(s->snap);
+}
+
 static int on_tick(struct session *s, uint64_t now_ns)
 {
 	int err = session_check_targets(s);
 
+	err = err ? err : session_settings_check(s);
 	err = err ? err : session_tick(s, now_ns);
-	if (err || s->baseline)
-		return err;
-	if (s->opts->on_tick && s->opts->on_tick(s->opts->on_tick_ctx, s->snap) && !s->ended)
-		s->ended = "output closed";
-	sonde_snapshot_mark(s->snap);
-	return 0;
+	if (!err && !s->baseline)
+		session_show_interval(s);
+	return err;
+}
+
+/* The guard takes the probes away when sonde gets no CPU for long: what follows would be zeros. */
+static int check_guard(struct session *s)
+{
+	if (!s->engine || sonde_engine_guard_alive(s->engine))
+		return 0;
+	s->ended = "probes lost";
+	return session_note(s, SONDE_NOTE_DEGRADED, "observe when the machine is less busy",
+			    "the guard removed the probes: sonde was stopped or starved for 2 s");
+}
+
+static int on_drain(struct session *s)
+{
+	int err = check_guard(s);
+
+	if (s->engine)
+		sonde_engine_beat(s->engine);
+	err = err ? err : session_drain(s);
+	return err ? err : session_settle(s, sonde_mono_ns());
 }
 
 static int dispatch(struct session *s, uint64_t what)
@@ -183,9 +221,7 @@ static int dispatch(struct session *s, uint64_t what)
 	switch (what) {
 	case EV_DRAIN:
 		swallow(s->loop.drain);
-		if (s->engine)
-			sonde_engine_beat(s->engine);
-		return session_drain(s);
+		return on_drain(s);
 	case EV_TICK:
 		swallow(s->loop.tick);
 		return on_tick(s, sonde_mono_ns());

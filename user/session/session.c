@@ -17,8 +17,11 @@
 #define HARM_LIMIT	     3.0
 #define HARM_LIMIT_CONSENTED 50.0 /* exact mode is a slow-down the user agreed to */
 #define HARM_HOLD_NS	     (2 * SONDE_NS_PER_SEC)
-#define COMMAND_POLL_US	     500
-#define COMMAND_POLLS	     4000
+
+static uint64_t interval_ns(const struct session *s)
+{
+	return s->opts->interval_ns ? s->opts->interval_ns : SONDE_NS_PER_SEC;
+}
 
 static bool exact(const struct session *s)
 {
@@ -36,18 +39,7 @@ static int select_targets(struct session *s)
 	if (err)
 		return err;
 	/* Exact counting needs the allocator's file, which is mapped only after the exec. */
-	if (exact(s)) {
-		err = session_release_command(s);
-		for (int i = 0; i < COMMAND_POLLS && !err; i++) {
-			err = sonde_target_open(&t, s->command_pid);
-			if (!err && t.allocator && strcmp(t.exe, "/proc/self/exe"))
-				break;
-			sonde_target_fini(&t);
-			usleep(COMMAND_POLL_US);
-		}
-	} else {
-		err = sonde_target_open(&t, s->command_pid);
-	}
+	err = exact(s) ? session_advance_command(s, &t) : sonde_target_open(&t, s->command_pid);
 	return err ? err : sonde_target_list_add(&s->targets, &t);
 }
 
@@ -107,20 +99,26 @@ static int next_generation(struct session *s)
 	int err;
 
 	s->rebuild = false;
+	session_pause(s);
+	err = session_tick(s, sonde_mono_ns()); /* the old generation's last figures */
 	session_teardown(s);
-	err = session_prepare(s);
-	return err ? err : session_arm(s);
+	err = err ? err : session_prepare(s);
+	err = err ? err : session_arm(s);
+	/* What was forked while nothing was attached. */
+	if (!err && s->command_pid && s->opts->children)
+		err = session_adopt(s);
+	return err ? err : session_note_successors(s);
 }
 
 static int record(struct session *s)
 {
 	uint64_t d = s->opts->duration_ns, now = sonde_mono_ns();
-	int err = 0;
+	int err;
 
 	s->state = RECORDING;
+	loop_restart(&s->loop, interval_ns(s));
 	s->deadline_ns = s->opts->instant ? now : d > UINT64_MAX - now ? UINT64_MAX : now + d;
-	if (!exact(s))
-		err = session_release_command(s);
+	err = session_release_command(s);
 	while (!err && !s->ended) {
 		err = loop_run(s, s->deadline_ns);
 		if (err || s->ended || !s->rebuild)
@@ -129,6 +127,17 @@ static int record(struct session *s)
 	}
 	if (!s->ended)
 		s->ended = "duration";
+	return err;
+}
+
+/* What came since the last interval, with a line of its own unless it is but the timer's jitter. */
+static int last_tick(struct session *s)
+{
+	uint64_t now = sonde_mono_ns(), since = now - s->snap->last_tick_ns;
+	int err = session_tick(s, now);
+
+	if (!err && !s->opts->instant && s->state == DRAINING && since > interval_ns(s) / 10)
+		session_show_interval(s);
 	return err;
 }
 
@@ -141,8 +150,10 @@ static int finish(struct session *s, int err)
 	session_pause(s);
 	if (s->begun && !err)
 		last = session_check_targets(s);
+	if (s->begun && !err && !last)
+		last = session_settle_end(s);
 	if (s->begun && !last)
-		last = session_tick(s, sonde_mono_ns());
+		last = last_tick(s);
 	session_teardown(s);
 	s->result->observed_ns = s->observed_ns;
 	s->result->ended = s->ended ? s->ended : "failure";
@@ -163,7 +174,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	struct session s = {.opts = opts,
 			    .snap = snap,
 			    .result = result,
-			    .command_gate = -1,
+			    .settling = {.serving = -1},
 			    .loop = {-1, -1, -1, -1}};
 	int err;
 
@@ -176,8 +187,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 			: exact(&s)	     ? HARM_LIMIT_CONSENTED
 					     : HARM_LIMIT,
 			HARM_HOLD_NS);
-	err = loop_init(&s.loop, DRAIN_NS,
-			opts->interval_ns ? opts->interval_ns : SONDE_NS_PER_SEC);
+	err = loop_init(&s.loop, DRAIN_NS, interval_ns(&s));
 	if (!err) {
 		sonde_features_probe(&s.features);
 		err = select_targets(&s);
@@ -189,6 +199,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	rebase_fini(&s.rebase);
 	sonde_snapshot_fini(&s.base_snap);
 	sonde_meta_fini(&s.meta);
+	session_settings_fini(&s);
 	sonde_target_list_fini(&s.targets);
 	return err;
 }
@@ -198,7 +209,7 @@ int sonde_session_plan(const struct sonde_session_opts *opts, bool calibrate,
 {
 	struct sonde_session_result result;
 	struct sonde_snapshot snap;
-	struct session s = {.opts = opts, .snap = &snap, .result = &result, .command_gate = -1};
+	struct session s = {.opts = opts, .snap = &snap, .result = &result};
 	int err;
 
 	sonde_snapshot_init(&snap);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The running observation, on one epoll loop: standby -> prepared -> armed -> recording -> draining ->
- * done. It owns targets, engine, lenses and snapshot, drains the ring every 10 ms, ticks the lenses
- * each interval, and hands everything to the visitors it was given. It prints nothing but messages.
+ * The running observation, on one epoll loop: standby -> prepared -> armed -> recording -> draining
+ * -> done. It owns targets, engine, lenses and snapshot, drains the ring every 10 ms, ticks the
+ * lenses each interval, and hands everything to the visitors it was given. It prints nothing but
+ * messages.
  */
 #ifndef SONDE_SESSION_SESSION_H
 #define SONDE_SESSION_SESSION_H
@@ -16,22 +17,37 @@
 
 enum sonde_alloc_mode { SONDE_ALLOC_MODE_OFF = 0, SONDE_ALLOC_MODE_EXACT = 1 };
 
+/* How a command is started; all zero: as it is, and ended with the session. */
+struct sonde_session_start {
+	void *ctx;
+	/* In the child, before it execs: 0, or -errno (logged) and the session does not begin. */
+	int (*prepare)(void *ctx);
+	/* After an exec, asked again and again: is @pid what was meant to be started? 0: it is.
+	 * -EAGAIN: cannot be told yet. -ESRCH: it has ended. Else the session ends (logged). */
+	int (*verify)(void *ctx, pid_t pid);
+	int (*describe)(void *ctx, struct sonde_meta *meta); /* rows for the recording            */
+	bool keep; /* leave it running when the session ends                                      */
+};
+
 struct sonde_session_opts {
 	struct sonde_target_query target;
-	const char *const *command; /* `stat -- CMD`: start it, observe from its exec; NULL-terminated  */
-	uint32_t lens_mask;	    /* bit per enum sonde_lens_id; 0: the default set                  */
+	const char *const
+		*command; /* `stat -- CMD`: start it, observe from its exec; NULL-terminated  */
+	struct sonde_session_start start;
+	uint32_t lens_mask; /* bit per enum sonde_lens_id; 0: the default set                  */
 	struct sonde_lens_opts lens;
 	enum sonde_alloc_mode alloc_mode;
-	uint64_t duration_ns; /* 0 with instant set: one snapshot; UINT64_MAX: until stopped           */
+	uint64_t duration_ns; /* 0 with instant set: one snapshot; UINT64_MAX: until stopped */
 	bool instant;
 	uint64_t interval_ns;
-	bool follow;	      /* wait for a target that went and observe its successor                 */
+	bool follow; /* wait for a target that went and observe its successor                 */
 	bool children;
 	uint32_t only_tid;
 	const char *only_comm;
-	double harm_limit;    /* detach when query p50 exceeds this many times its baseline; 0: default */
-	uint32_t ring_bytes;  /* 0: default */
-	const char *argv;     /* the command line, for the recording                                   */
+	double harm_limit; /* detach when query p50 exceeds this many times its baseline; 0: default
+			    */
+	uint32_t ring_bytes; /* 0: default */
+	const char *argv;    /* the command line, for the recording    */
 	/* Asked before anything that slows the target is attached, with the expected cost in words.
 	 * NULL or false: refused, -ECANCELED. */
 	bool (*consent)(void *ctx, const char *question);
@@ -46,11 +62,12 @@ struct sonde_session_opts {
 
 /* How a session ended, and what it cost. Strings are static. */
 struct sonde_session_result {
-	const char *ended;     /* "duration", "signal", "target exited", "harm", "sink", "tick"         */
-	bool degraded;	       /* any degraded note was made                                           */
-	uint64_t observed_ns;  /* from activate to pause                                               */
+	/* "duration", "signal", "target exited", "harm", "probes lost", "sink", "tick" */
+	const char *ended;
+	bool degraded; /* any degraded note was made                                           */
+	uint64_t observed_ns; /* from activate to pause */
 	uint64_t attach_ns, detach_ns;
-	int exit_status;       /* of a started command, -1 otherwise                                   */
+	int exit_status; /* of a started command, -1 otherwise, and while it runs on            */
 };
 
 /*

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 
 #include "core/clock.h"
 #include "core/err.h"
@@ -14,6 +13,7 @@
 #include "core/num.h"
 #include "core/str.h"
 #include "model/snapshot.h"
+#include "show/ledger.h"
 #include "show/report.h"
 #include "show/report_queries.h"
 #include "show/summary.h"
@@ -234,95 +234,6 @@ static void print_heading(FILE *out, const struct sonde_report *rep)
 	fprintf(out, "made by: %s\n", *meta(rep, "command") ? meta(rep, "command") : "?");
 }
 
-/* Sums over targets of a gauge: first and last value; false where no target had it. */
-static bool first_last(const struct sonde_snapshot *s, const char *name, double *first,
-		       double *last)
-{
-	bool any = false;
-
-	*first = *last = 0;
-	for (size_t i = 0; i < s->n_metrics; i++) {
-		const struct sonde_snap_metric *m = &s->metrics[i];
-
-		if (strcmp(m->desc->name, name) || !m->present)
-			continue;
-		any = true;
-		*first += m->first;
-		*last += m->last;
-	}
-	return any;
-}
-
-static const char *signed_bytes(char *buf, size_t size, double v)
-{
-	snprintf(buf, size, "%s%s", v < 0 ? "-" : "+", B(fabs(v)));
-	return buf;
-}
-
-static void print_part(FILE *out, const struct sonde_snapshot *s, const char *name,
-		       const char *title)
-{
-	const struct sonde_snap_metric *m = sonde_snapshot_find_metric(s, name, "", UINT32_MAX);
-	double first, last;
-	char change[40];
-
-	if (!first_last(s, name, &first, &last)) {
-		if (m && m->absent)
-			fprintf(out, "  %-22s absent: %s\n", title, m->absent);
-		return;
-	}
-	if (first == 0 && last == 0)
-		return;
-	fprintf(out, "  %-22s %10s %10s %11s\n", title, B(first), B(last),
-		signed_bytes(change, sizeof(change), last - first));
-}
-
-/* What a trend needs is time: an index that warms up grows for minutes. */
-static void print_growth(FILE *out, const struct sonde_report *rep)
-{
-	double first, last, hours = (double)covered_ns(rep) / 3600e9;
-	char change[40], length[40];
-
-	if (!first_last(&rep->snap, "rss.anon", &first, &last))
-		return;
-	if (hours < 1)
-		fprintf(out, "Leak? cannot tell from %s -> sonde record -d 6h\n",
-			long_time(length, sizeof(length), covered_ns(rep)));
-	else
-		fprintf(out,
-			"Growth of private anonymous memory: %s an hour, first value to last\n",
-			signed_bytes(change, sizeof(change), (last - first) / hours));
-}
-
-static void print_memory(FILE *out, const struct sonde_report *rep)
-{
-	static const struct {
-		const char *metric, *title;
-	} parts[] = {
-		{"rss.anon", "private anonymous"},
-		{"rss.anon_huge", "  in huge pages"},
-		{"rss.lazyfree", "  LazyFree"},
-		{"rss.shmem", "shared anonymous"},
-		{"rss.file", "files"},
-		{"rss.pte", "beside RSS: tables"},
-		{"rss.swap", "beside RSS: swap"},
-		{"rss.hugetlb", "beside RSS: hugetlb"},
-	};
-	double first, last;
-	char change[40];
-
-	if (!first_last(&rep->snap, "rss.total", &first, &last)) {
-		print_part(out, &rep->snap, "rss.total", "RSS");
-		return;
-	}
-	fprintf(out, "RSS %s, %s since the first value\n", B(last),
-		signed_bytes(change, sizeof(change), last - first));
-	fprintf(out, "  %-22s %10s %10s %11s\n", "", "first", "last", "change");
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(parts); i++)
-		print_part(out, &rep->snap, parts[i].metric, parts[i].title);
-	print_growth(out, rep);
-}
-
 static void print_cpu(FILE *out, const struct sonde_report *rep)
 {
 	const struct sonde_snapshot *s = &rep->snap;
@@ -387,14 +298,15 @@ static void print_queries(FILE *out, struct sonde_report *rep)
 }
 
 /* Prefixes that a section above has said all of. */
-static bool is_known(const char *name)
+static bool is_known(const struct sonde_snapshot *s, const char *name)
 {
-	static const char *const known[] = {"rss.", "proc.", "query.", "alloc.", "fault.", "cost."};
+	static const char *const known[] = {"rss.",   "proc.", "query.", "alloc.",
+					    "fault.", "cost.", "stall."};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(known); i++)
 		if (sonde_str_starts(name, known[i]))
 			return true;
-	return false;
+	return sonde_str_starts(name, "thp.") && sonde_summary_has_thp(s);
 }
 
 static const char *in_unit(char *buf, size_t size, double v, const char *unit)
@@ -417,7 +329,7 @@ static void print_other_metrics(FILE *out, const struct sonde_snapshot *s)
 		const struct sonde_snap_metric *m = &s->metrics[i];
 		const char *unit = m->desc->unit;
 
-		if (is_known(m->desc->name))
+		if (is_known(s, m->desc->name))
 			continue;
 		fprintf(out, "%s%s%s%s: ", m->desc->name, *m->label ? "{" : "", m->label,
 			*m->label ? "}" : "");
@@ -455,7 +367,7 @@ static void print_other_hists(FILE *out, const struct sonde_snapshot *s)
 		const struct sonde_snap_hist *h = &s->hists[i];
 		bool size = !strcmp(h->desc->name, "alloc.size");
 
-		if ((is_known(h->desc->name) && !size) || !h->total.count)
+		if ((is_known(s, h->desc->name) && !size) || !h->total.count)
 			continue;
 		snprintf(title, sizeof(title), "%s%s%s%s",
 			 size ? "  size of a request" : h->desc->name, *h->label ? "{" : "",
@@ -482,10 +394,12 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	errno = 0;
 	print_heading(out, rep);
 	sonde_summary_target(out, &rep->snap, 0);
-	print_memory(out, rep);
+	sonde_show_memory(out, &rep->snap, SONDE_LEDGER_FIRST_LAST);
 	print_cpu(out, rep);
 	print_queries(out, rep);
 	sonde_summary_faults(out, &rep->snap, ns);
+	sonde_summary_thp(out, &rep->snap);
+	sonde_summary_stall(out, &rep->snap);
 	sonde_summary_alloc(out, &rep->snap, ns);
 	print_other_hists(out, &rep->snap);
 	print_other_metrics(out, &rep->snap);

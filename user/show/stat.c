@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "judge/figures.h"
 #include "show/stat.h"
 #include "show/summary.h"
 
@@ -210,6 +211,8 @@ int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
 	sonde_summary_memory(out, snap);
 	sonde_summary_queries(out, snap, end->observed_ns);
 	sonde_summary_faults(out, snap, end->observed_ns);
+	sonde_summary_thp(out, snap);
+	sonde_summary_stall(out, snap);
 	sonde_summary_alloc(out, snap, end->observed_ns);
 	sonde_summary_notes(out, snap);
 	sonde_summary_cost(out, snap);
@@ -311,6 +314,27 @@ static json_t *meta_json(const struct sonde_meta *m)
 	return o;
 }
 
+static json_t *diagnosis_json(const struct sonde_snapshot *s)
+{
+	json_t *all = json_array();
+	struct sonde_figures figures;
+	struct sonde_diagnosis d;
+
+	sonde_figures_of(s, &figures);
+	sonde_diagnose(&figures.memory, &d);
+	for (size_t i = 0; i < d.n; i++) {
+		const struct sonde_finding *f = &d.f[i];
+		json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "question", f->question, "cause",
+				      sonde_cause_name(f->cause), "answer",
+				      sonde_finding_answer_name(f->answer), "text", f->text);
+
+		if (f->next[0])
+			json_object_set_new(o, "next", json_string(f->next));
+		json_array_append_new(all, o);
+	}
+	return all;
+}
+
 static int dump(FILE *out, json_t *o)
 {
 	int err = json_dumpf(o, out, JSON_COMPACT) ? -EIO : 0;
@@ -340,6 +364,7 @@ int sonde_stat_json(FILE *out, const struct sonde_snapshot *snap, const struct s
 	json_object_set_new(o, "metrics", metrics);
 	json_object_set_new(o, "histograms", hists);
 	json_object_set_new(o, "drops", drops_json(snap));
+	json_object_set_new(o, "diagnosis", diagnosis_json(snap));
 	json_object_set_new(o, "notes", notes_json(snap));
 	return dump(out, o);
 }

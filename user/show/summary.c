@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "show/ledger.h"
 #include "show/summary.h"
 
 #define B(v)  sonde_fmt_bytes((char[32]){0}, 32, (v))
@@ -42,21 +43,55 @@ static void print_age(FILE *out, const char *age_ns)
 		fprintf(out, ", up %.0f s", s);
 }
 
+#define MAX_LISTED 8 /* pids of other targets */
+
+/* A row of one target. */
+static const char *target_meta(const struct sonde_snapshot *s, const char *target, const char *what,
+			       const char *otherwise)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "target.%s.%s", target, what);
+	return meta(s, key, otherwise);
+}
+
+static void print_others(FILE *out, const struct sonde_snapshot *s, const char *main)
+{
+	int n = 0;
+
+	for (int i = 0; i < 64; i++) {
+		char index[16];
+		const char *pid;
+
+		snprintf(index, sizeof(index), "%d", i);
+		pid = strcmp(index, main) ? target_meta(s, index, "pid", NULL) : NULL;
+		if (!pid)
+			continue;
+		if (++n > MAX_LISTED) {
+			fprintf(out, " and more");
+			break;
+		}
+		fprintf(out, "%s%s", n == 1 ? " and " : ", ", pid);
+	}
+}
+
+/* Of a command and its children the one that serves comes first. */
 void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
-	fprintf(out, "%s pid %s", meta(s, "target.0.comm", "?"), meta(s, "target.0.pid", "?"));
-	for (int i = 1; i < 64; i++) {
-		char key[32];
+	const char *t = meta(s, "serving", "0"), *allocator = target_meta(s, t, "allocator", NULL);
 
-		snprintf(key, sizeof(key), "target.%d.pid", i);
-		if (!sonde_meta_find(&s->meta, key))
-			break;
-		fprintf(out, "%s%s", i == 1 ? " and " : ", ", sonde_meta_find(&s->meta, key));
-	}
-	fprintf(out, ", %s", meta(s, "target.0.allocator", "allocator not recognised"));
-	fprintf(out, " %s", meta(s, "target.0.allocator_version", ""));
+	fprintf(out, "%s pid %s", target_meta(s, t, "comm", "?"), target_meta(s, t, "pid", "?"));
+	print_others(out, s, t);
+	if (allocator)
+		fprintf(out, ", %s %s", allocator, target_meta(s, t, "allocator_version", ""));
+	else
+		fprintf(out, ", allocator not recognised");
 	fprintf(out, ", THP %s", meta(s, "thp.enabled", "not in this kernel"));
-	print_age(out, sonde_meta_find(&s->meta, "target.0.age_ns"));
+	if (!strcmp(target_meta(s, t, "thp_enabled", "1"), "0"))
+		fprintf(out, " but off for this process");
+	else if (!strcmp(meta(s, "run.thp_disable", "0"), "3"))
+		fprintf(out, " and only advised for this process");
+	print_age(out, target_meta(s, t, "age_ns", NULL));
 	if (observed_ns)
 		fprintf(out, "; observed %.1f s", seconds(observed_ns));
 	fputc('\n', out);
@@ -78,74 +113,9 @@ static const char *absent_reason(const struct sonde_snapshot *s, const char *nam
 	return m && m->absent ? m->absent : NULL;
 }
 
-static double first_sum(const struct sonde_snapshot *s, const char *name)
-{
-	double sum = 0;
-
-	for (size_t i = 0; i < s->n_metrics; i++)
-		if (!strcmp(s->metrics[i].desc->name, name) && s->metrics[i].present)
-			sum += s->metrics[i].first;
-	return sum;
-}
-
-static void print_change(FILE *out, double change)
-{
-	if (change)
-		fprintf(out, "  %s%s since attach", change > 0 ? "+" : "-",
-			B(change > 0 ? change : -change));
-}
-
-static void print_huge(FILE *out, const struct sonde_snapshot *s)
-{
-	const struct sonde_snap_metric *m =
-		sonde_snapshot_find_metric(s, "rss.anon_huge", "", UINT32_MAX);
-	double v;
-
-	if (gauge(s, "rss.anon_huge", &v))
-		fprintf(out, "    in huge pages     %10s  %.1f s old\n", B(v),
-			seconds(s->last_tick_ns > m->last_ns ? s->last_tick_ns - m->last_ns : 0));
-	else if (m && m->absent)
-		fprintf(out, "    in huge pages         absent  %s\n", m->absent);
-	if (gauge(s, "rss.lazyfree", &v) && v > 0)
-		fprintf(out, "    LazyFree          %10s\n", B(v));
-}
-
 void sonde_summary_memory(FILE *out, const struct sonde_snapshot *s)
 {
-	static const struct {
-		const char *metric, *title;
-	} parts[] = {
-		{"rss.anon", "private anonymous"},
-		{"rss.shmem", "shared anonymous"},
-		{"rss.file", "files"},
-	};
-	double total, v;
-
-	if (!gauge(s, "rss.total", &total)) {
-		if (absent_reason(s, "rss.total"))
-			fprintf(out, "RSS absent: %s\n", absent_reason(s, "rss.total"));
-		return;
-	}
-	fprintf(out, "RSS %s", B(total));
-	print_change(out, total - first_sum(s, "rss.total"));
-	fputc('\n', out);
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(parts); i++) {
-		if (!gauge(s, parts[i].metric, &v))
-			continue;
-		fprintf(out, "  %-20s%10s  %4.1f %%", parts[i].title, B(v),
-			total > 0 ? 100 * v / total : 0);
-		print_change(out, v - first_sum(s, parts[i].metric));
-		fputc('\n', out);
-		if (i == 0)
-			print_huge(out, s);
-	}
-	if (gauge(s, "rss.pte", &v))
-		fprintf(out, "  beside RSS: page tables %s", B(v));
-	if (gauge(s, "rss.swap", &v))
-		fprintf(out, ", swap %s", B(v));
-	if (gauge(s, "rss.hugetlb", &v) && v > 0)
-		fprintf(out, ", hugetlb %s", B(v));
-	fputc('\n', out);
+	sonde_show_memory(out, s, SONDE_LEDGER_NOW);
 }
 
 static void print_quantiles(FILE *out, const struct sonde_hist *h)
@@ -174,6 +144,18 @@ static bool print_hist(FILE *out, const struct sonde_snapshot *s, const char *na
 	return any;
 }
 
+/* A line each label of a histogram, whatever number of targets have it. */
+static void print_labels(FILE *out, const struct sonde_snapshot *s, const char *name)
+{
+	for (size_t i = 0; i < s->n_hists; i++) {
+		const struct sonde_snap_hist *h = &s->hists[i];
+
+		if (!strcmp(h->desc->name, name) && h->label[0] &&
+		    sonde_snapshot_find_hist(s, name, h->label, UINT32_MAX) == h)
+			print_hist(out, s, name, h->label, h->label);
+	}
+}
+
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
 	struct sonde_hist h;
@@ -193,9 +175,7 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	sonde_hist_fini(&h);
 	print_hist(out, s, "query.wait", "", "queue wait");
 	print_hist(out, s, "query.service", "", "service");
-	for (size_t i = 0; i < s->n_hists; i++)
-		if (!strcmp(s->hists[i].desc->name, "query.latency") && s->hists[i].label[0])
-			print_hist(out, s, "query.latency", s->hists[i].label, s->hists[i].label);
+	print_labels(out, s, "query.latency");
 }
 
 void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
@@ -212,9 +192,7 @@ void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 	if (timed)
 		fprintf(out, "  %s of the target's time", NS(time_ns));
 	fputc('\n', out);
-	for (size_t i = 0; i < s->n_hists; i++)
-		if (!strcmp(s->hists[i].desc->name, "fault.latency") && s->hists[i].label[0])
-			print_hist(out, s, "fault.latency", s->hists[i].label, s->hists[i].label);
+	print_labels(out, s, "fault.latency");
 }
 
 static double labelled(const struct sonde_snapshot *s, const char *name, const char *label)
@@ -257,7 +235,9 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 		if (strcmp(m->desc->name, "alloc.calls") || !m->present || m->last <= 0)
 			continue;
 		bytes = labelled(s, "alloc.requested", m->label);
-		fprintf(out, "  %-24s %12s calls %12s", m->label, N(m->last), bytes > 0 ? B(bytes) : "");
+		fprintf(out, "  %-24s %12s calls", m->label, N(m->last));
+		if (bytes > 0)
+			fprintf(out, " %12s", B(bytes));
 		if (labelled(s, "alloc.failed", m->label) > 0)
 			fprintf(out, "  %s failed", N(labelled(s, "alloc.failed", m->label)));
 		fputc('\n', out);

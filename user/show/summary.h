@@ -6,6 +6,7 @@
 #ifndef SONDE_SHOW_SUMMARY_H
 #define SONDE_SHOW_SUMMARY_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "model/snapshot.h"
@@ -14,6 +15,10 @@ void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 void sonde_summary_memory(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
+void sonde_summary_thp(FILE *out, const struct sonde_snapshot *s);
+/* Would it say anything: was the THP lens there? */
+bool sonde_summary_has_thp(const struct sonde_snapshot *s);
+void sonde_summary_stall(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s);

@@ -44,8 +44,7 @@ static char *copy_path(const char *s, size_t len)
 	return path;
 }
 
-/* "7f00-7f10 r-xp 00001000 fe:01 1234   /path": 0, -EINVAL, -ENOMEM. */
-static int parse_line(const char *line, size_t len, struct sonde_map *out)
+int sonde_map_parse(const char *line, size_t len, struct sonde_map *out)
 {
 	const char *p = line, *end = line + len;
 	uint64_t major, minor;
@@ -88,7 +87,7 @@ int sonde_maps_parse(const char *text, struct sonde_maps *out)
 		size_t len = strcspn(text, "\n");
 		struct sonde_map m;
 
-		err = parse_line(text, len, &m);
+		err = sonde_map_parse(text, len, &m);
 		if (!err) {
 			err = SONDE_GROW(maps.m, maps.n, maps.cap);
 			if (err)

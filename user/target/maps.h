@@ -30,6 +30,9 @@ int sonde_maps_read(pid_t pid, struct sonde_maps *out);
 /* The same of a text, for tests and fuzzing: 0, -EINVAL or -ENOMEM. */
 int sonde_maps_parse(const char *text, struct sonde_maps *out);
 void sonde_maps_fini(struct sonde_maps *maps);
+/* One line, "7f00-7f10 r-xp 00001000 fe:01 1234   /path", of @len bytes and a NUL or newline. Free
+ * out->path. 0, -EINVAL or -ENOMEM. */
+int sonde_map_parse(const char *line, size_t len, struct sonde_map *out);
 
 /* A file that is mapped executable, once however many segments it has, in order of address; the
  * executable itself is first. */

@@ -28,6 +28,7 @@ static int is_recipe(const struct dirent *entry)
 /* Beside a program that runs from its build folder, else where they are installed. */
 static void default_dir(char *dir, size_t size)
 {
+	static const char *const beside[] = {"../share/sonde/recipes", "../recipes"};
 	char exe[PATH_MAX - 32];
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 	char *slash;
@@ -35,9 +36,12 @@ static void default_dir(char *dir, size_t size)
 	if (n > 0) {
 		exe[n] = '\0';
 		slash = strrchr(exe, '/');
-		snprintf(dir, size, "%.*s/../recipes", slash ? (int)(slash - exe) : 0, exe);
-		if (!access(dir, R_OK | X_OK))
-			return;
+		for (size_t i = 0; i < SONDE_ARRAY_SIZE(beside); i++) {
+			snprintf(dir, size, "%.*s/%s", slash ? (int)(slash - exe) : 0, exe,
+				 beside[i]);
+			if (!access(dir, R_OK | X_OK))
+				return;
+		}
 	}
 	snprintf(dir, size, "%s/recipes", SONDE_DATADIR);
 }

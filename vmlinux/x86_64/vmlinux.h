@@ -79,24 +79,48 @@ struct rw_semaphore {
 	} owner;
 };
 
+/* `owner` is there with CONFIG_MEMCG. */
 struct mm_struct {
+	unsigned long start_brk, brk;
+	struct task_struct *owner;
 	struct rw_semaphore mmap_lock;
 };
 
-struct files_struct;
+struct vm_area_struct {
+	unsigned long vm_start, vm_end;
+	const unsigned long vm_flags;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct file;
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
 
 struct task_struct {
+	struct files_struct *files;
 	pid_t pid;
 	pid_t tgid;
 	struct task_struct *group_leader;
 	struct mm_struct *mm;
+	struct signal_struct *signal;
 	char comm[16];
 	unsigned int flags;
 	int pagefault_disabled;
 	unsigned int __state;
 	unsigned in_iowait : 1;
 	unsigned long nvcsw, nivcsw;
-	struct files_struct *files;
 };
 
 struct task_struct___v5_11 {
@@ -177,13 +201,11 @@ struct file {
 	void *private_data;
 	struct inode *f_inode;
 };
-struct fdtable {
-	unsigned int max_fds;
-	struct file **fd;
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
-struct files_struct {
-	struct fdtable *fdt;
-};
+
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;

@@ -90,7 +90,7 @@ static void test_since(void **state)
 	assert_says(got, "Queries 400 ");
 	assert_says(got, "histograms cover whole UTC minutes: 2026-11-30 17:29:00 to 17:30:00");
 	assert_says(got, "Query traces: 380 here, of 1,800 seen in the whole recording");
-	assert_says(got, "malloc                       26,000 calls");
+	assert_says(got, "malloc                         26,000 calls");
 	assert_says(got, "DEGRADED query: no queue wait");
 	assert_says(got, "Drops 0");
 	free(got);

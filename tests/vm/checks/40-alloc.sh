@@ -15,7 +15,11 @@ truth() {
 
 exact() { # FAMILY
 	export SONDE_FORCE_LINK=$1
-	observe_program "--lens alloc --alloc-mode exact --yes -d 120s" allocwork calls 5
+	# An emulated sonde on a busy host may get no CPU for so long that its guard lets go, and says so.
+	for _ in 1 2 3; do
+		observe_program "--lens alloc --alloc-mode exact --yes -d 120s" allocwork calls 5
+		[ "$(jq -r .ended /tmp/json)" = "probes lost" ] || break
+	done
 	is "$(table)" "$(truth)" "allocations are counted exactly by $1 links"
 	is "$(jq -r '.drops | to_entries | map(.key) | join(" ")' /tmp/json)" "" "and nothing is dropped"
 }

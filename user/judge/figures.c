@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Figures of a snapshot; see figures.h. Invariant: what no lens yielded is NAN, and a value whose
+ * latest reading failed is not used.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/mem.h"
+#include "core/num.h"
+#include "judge/figures.h"
+
+#define EXT_SHOWN 3
+
+enum which { FIRST, LAST, HIGHEST };
+
+/* A target that exited: its ledger is not part of what is held. */
+bool sonde_figure_is_gone(const struct sonde_snapshot *s, uint32_t target)
+{
+	const struct sonde_snap_metric *m = sonde_snapshot_find_metric(s, "rss.total", "", target);
+
+	return m && m->present && m->absent;
+}
+
+static double figure(const struct sonde_snapshot *s, const char *name, const char *label,
+		     enum which which)
+{
+	double sum = NAN;
+
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+
+		if (!m->present || m->absent || strcmp(m->desc->name, name) ||
+		    (label && strcmp(m->label, label)) || sonde_figure_is_gone(s, m->target))
+			continue;
+		sum = isnan(sum) ? 0 : sum;
+		sum += which == FIRST ? m->first : which == LAST ? m->last : m->max;
+	}
+	return sum;
+}
+
+double sonde_figure_last(const struct sonde_snapshot *s, const char *name, const char *label)
+{
+	return figure(s, name, label, LAST);
+}
+
+double sonde_figure_first(const struct sonde_snapshot *s, const char *name, const char *label)
+{
+	return figure(s, name, label, FIRST);
+}
+
+/* What may be the allocator's: all that is private and anonymous, and neither stack nor program
+ * data. Where the mappings were not read it is all of it. */
+static double allocator_bytes(const struct sonde_snapshot *s, double anon)
+{
+	static const char *const rows[] = {"heap", "arenas", "named", "large", "mapped"};
+	double sum = NAN;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
+		double v = figure(s, "rss.ledger", rows[i], LAST);
+
+		if (!isnan(v))
+			sum = isnan(sum) ? v : sum + v;
+	}
+	return isnan(sum) ? anon : sum;
+}
+
+static double seconds_between(const struct sonde_snapshot *s)
+{
+	uint64_t from = UINT64_MAX, to = 0;
+
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+
+		if (!m->present || strcmp(m->desc->name, "rss.total"))
+			continue;
+		from = m->first_ns < from ? m->first_ns : from;
+		to = m->last_ns > to ? m->last_ns : to;
+	}
+	return to > from ? (double)(to - from) / (double)SONDE_NS_PER_SEC : 0;
+}
+
+static bool is_data(const struct sonde_snap_metric *m)
+{
+	return !strcmp(m->desc->name, "rss.file_ext") && m->present &&
+	       strcmp(m->label, "(program)") && strcmp(m->label, ".so");
+}
+
+static double file_data(const struct sonde_snapshot *s)
+{
+	double sum = 0;
+
+	/* Nothing of that name: the mappings were not read. */
+	if (isnan(figure(s, "rss.file_ext", NULL, LAST)))
+		return NAN;
+	for (size_t i = 0; i < s->n_metrics; i++)
+		if (is_data(&s->metrics[i]) && !sonde_figure_is_gone(s, s->metrics[i].target))
+			sum += s->metrics[i].last;
+	return sum;
+}
+
+/* The biggest extensions: "(.spd 6.10 GiB, .spp 3.00 GiB)"; programs and libraries are no news. */
+static void file_parts(const struct sonde_snapshot *s, char *buf, size_t size)
+{
+	const struct sonde_snap_metric *top[EXT_SHOWN] = {NULL};
+	size_t used = 0;
+
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+
+		if (!is_data(m) || m->last <= 0 || sonde_figure_is_gone(s, m->target))
+			continue;
+		for (size_t k = 0; k < EXT_SHOWN; k++) {
+			const struct sonde_snap_metric *other = top[k];
+
+			if (other && other->last >= m->last)
+				continue;
+			top[k] = m;
+			m = other;
+			if (!m)
+				break;
+		}
+	}
+	buf[0] = '\0';
+	for (size_t k = 0; k < EXT_SHOWN && top[k] && used < size; k++)
+		used += (size_t)snprintf(buf + used, size - used, "%s%s %s", k ? ", " : "(",
+					 top[k]->label,
+					 sonde_fmt_bytes((char[32]){0}, 32, top[k]->last));
+	if (used && used + 1 < size)
+		snprintf(buf + used, size - used, ")");
+}
+
+static const char *meta(const struct sonde_snapshot *s, const char *key)
+{
+	const char *v = sonde_meta_find(&s->meta, key);
+
+	return v ? v : "";
+}
+
+static void fill_over_time(const struct sonde_snapshot *s, struct sonde_memory_figures *f)
+{
+	f->rss_first = figure(s, "rss.total", "", FIRST);
+	f->anon_first = figure(s, "rss.anon", "", FIRST);
+	f->live_first = figure(s, "alloc.allocated", NULL, FIRST);
+	f->observed_s = seconds_between(s);
+}
+
+/* For the command to type next: the first that still runs. */
+static void name_target(const struct sonde_snapshot *s, char *buf, size_t size)
+{
+	const char *pid = "PID";
+	uint32_t i = 0;
+
+	for (char key[32]; i < 64; i++) {
+		snprintf(key, sizeof(key), "target.%u.pid", i);
+		if (!*meta(s, key))
+			break;
+		pid = meta(s, key);
+		if (!sonde_figure_is_gone(s, i))
+			break;
+	}
+	snprintf(buf, size, "-p %.20s", pid);
+}
+
+void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out)
+{
+	struct sonde_memory_figures *f = &out->memory;
+
+	sonde_memory_figures_init(f);
+	f->rss = figure(s, "rss.total", "", LAST);
+	f->anon = figure(s, "rss.anon", "", LAST);
+	f->file = figure(s, "rss.file", "", LAST);
+	f->shmem = figure(s, "rss.shmem", "", LAST);
+	f->file_data = file_data(s);
+	f->allocator = allocator_bytes(s, f->anon);
+	f->lazyfree = figure(s, "rss.lazyfree", "", LAST);
+	f->anon_huge = figure(s, "rss.anon_huge", "", LAST);
+	/* Everything live is known only where the allocator's own counters are read; what exact
+	 * mode counts begins at attach. */
+	f->live = figure(s, "alloc.allocated", NULL, LAST);
+	f->live_max = figure(s, "alloc.allocated", NULL, HIGHEST);
+	f->live_change = figure(s, "alloc.live", NULL, LAST);
+	f->bloat = figure(s, "thp.bloat", NULL, LAST);
+	f->held_own = figure(s, "rss.held_outside", "", LAST);
+	f->held_system = figure(s, "rss.held_system", NULL, LAST);
+	fill_over_time(s, f);
+	file_parts(s, out->file_parts, sizeof(out->file_parts));
+	name_target(s, out->target, sizeof(out->target));
+	f->search_daemon = !strcmp(meta(s, "target.0.comm"), "searchd");
+	f->allocator_name = meta(s, "target.0.allocator");
+	f->file_parts = out->file_parts;
+	f->target = out->target;
+}
