@@ -9,6 +9,7 @@
  * The invariant: off_ns is set exactly while the thread is off its CPU, and its switch count at
  * that moment is beside it; an arrival with another count is not the end of that absence.
  */
+#include "lib/filter.bpf.h"
 #include "lib/series.bpf.h"
 #include "sonde/stall.h"
 

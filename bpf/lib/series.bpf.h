@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 2: counters and histograms by (process, series); see sonde/series.h. A lens declares the
+ * Layer 1: counters and histograms by (process, series); see sonde/series.h. A lens declares the
  * two maps, preallocated (its programs may run where nothing can be allocated), and hands them in.
  */
 #ifndef SONDE_BPF_SERIES_H
 #define SONDE_BPF_SERIES_H
 
-#include "lib/filter.bpf.h"
+#include "lib/base.bpf.h"
 #include "sonde/series.h"
 
 static __always_inline void series_sum(void *sums, enum sonde_lens_id lens,
