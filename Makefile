@@ -41,6 +41,9 @@ tbpf_src := $(wildcard tests/bench/*.bpf.c tests/harness/*.bpf.c)
 tbpf_skel := $(tbpf_src:tests/%.bpf.c=$(B)/skel/%.skel.h)
 tool_bin := $(filter-out $(tbpf_src:tests/%.c=$(B)/%),$(tool_bin))
 
+# What the demos need beside sonde: a corpus, a load, and a look at the daemon's code bytes.
+demo_bin := $(addprefix $(B)/harness/,mkcorpus searchload textdiff)
+
 all: $(B)/sonde
 
 $(B)/sonde: $(B)/obj/user/main.o $(B)/libsonde.a
@@ -114,12 +117,12 @@ setup:
 
 demo:
 	$(Q)scripts/setup build demo
-	$(Q)$(MAKE) --no-print-directory all tools
+	$(Q)$(MAKE) --no-print-directory all $(demo_bin)
 	$(Q)scripts/demo
 
 thp-demo:
 	$(Q)scripts/setup build demo
-	$(Q)$(MAKE) --no-print-directory all tools
+	$(Q)$(MAKE) --no-print-directory all $(demo_bin)
 	$(Q)scripts/thp-demo
 
 check:

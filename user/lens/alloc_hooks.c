@@ -287,7 +287,7 @@ int sonde_alloc_hooks_add(const struct sonde_lens_ctx *ctx, struct sonde_hook_li
 		struct process proc = {.pid = t->pid, .index = (uint32_t)i};
 		int err = t->gone || !t->allocator ? 0 : add_target(&proc, hooks);
 
-		if (err)
+		if (err && sonde_target_alive(t)) /* one that has just gone needs no probe */
 			return err;
 	}
 	return 0;

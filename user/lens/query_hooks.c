@@ -244,7 +244,7 @@ static int add_handlers(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hook
 		if (t->gone || !t->daemon)
 			continue;
 		err = each_handler(t, &slot, hooks, add_one);
-		if (err)
+		if (err && sonde_target_alive(t)) /* one that has just gone needs no probe */
 			return err;
 	}
 	return 0;
@@ -311,7 +311,7 @@ int query_seed_handlers(struct sonde_lens_ctx *ctx)
 		const struct sonde_target *t = &ctx->targets->t[i];
 		int err = t->gone || !t->daemon ? 0 : each_handler(t, &slot, &fd, seed_one);
 
-		if (err)
+		if (err && sonde_target_alive(t))
 			return sonde_err(err,
 					 "query: cannot tell the kernel where a handler keeps its "
 					 "figures: %s",
@@ -384,7 +384,7 @@ int query_seed_sockets(struct sonde_lens_ctx *ctx)
 		 */
 		for (int run = 0; seed && run < 2 && !t->gone; run++) {
 			err = run_seed(seed, t->pid);
-			if (err && err != -ESRCH)
+			if (err && err != -ESRCH && sonde_target_alive(t))
 				return sonde_err(err,
 						 "query: cannot walk the sockets of pid %d: %s",
 						 t->pid, strerror(-err));

@@ -17,7 +17,6 @@
 #define BASELINE_MAX_NS	 (500 * SONDE_NS_PER_MS)
 #define BASELINE_STEP_NS (50 * SONDE_NS_PER_MS)
 #define BASELINE_QUERIES 200
-#define GUARD_NS	 (2 * SONDE_NS_PER_SEC) /* a frozen sonde loses its probes after this */
 #define GUARD_SLACK_NS	 (5 * SONDE_NS_PER_SEC)
 
 void session_enable_lenses(struct session *s)

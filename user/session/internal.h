@@ -11,6 +11,8 @@
 #include "attach/engine.h"
 #include "session/session.h"
 
+#define GUARD_NS (2 * SONDE_NS_PER_SEC) /* a frozen sonde loses its probes after this */
+
 struct ring_buffer;
 
 enum session_state { STANDBY, PREPARED, ARMED, RECORDING, DRAINING, DONE };
@@ -90,9 +92,11 @@ struct session {
 	struct loop loop;
 	struct sonde_harm harm;
 	uint64_t first_active_ns, active_since_ns, observed_ns;
+	uint64_t last_beat_ns; /* when the guard last heard of us */
 	uint64_t start_cpu_ns; /* own CPU time when recording began */
 	uint64_t deadline_ns;
 	uint64_t next_follow_ns;
+	bool loss_noted[SONDE_LENS__MAX][SONDE_DROP__MAX], crowd_noted;
 	const char *ended; /* why to stop, NULL: go on */
 	bool rebuild;	   /* a target changed: a new generation is due */
 	size_t successors; /* index of the first target that followed one that went, 0: none new */
@@ -137,6 +141,7 @@ int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);
 int session_check_targets(struct session *s);
 /* Observe @pid as well, unless it is known or gone. 0 or -errno. */
 int session_add_child(struct session *s, pid_t pid);
+size_t session_living(const struct session *s); /* targets that are still there */
 int session_note_successors(struct session *s);
 int session_note(struct session *s, enum sonde_note_level level, const char *remedy,
 		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));

@@ -51,13 +51,32 @@ family_note(struct session *s, bool child, const char *fmt, ...)
 	return session_note(s, SONDE_NOTE_EVENT, "", "%s", what);
 }
 
-static size_t living(const struct session *s)
+size_t session_living(const struct session *s)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->targets.n; i++)
 		n += !s->targets.t[i].gone;
 	return n;
+}
+
+/* A child that will not be observed must not keep its place in the kernel's list of targets. */
+static void forget_child(struct session *s, pid_t pid)
+{
+	if (s->engine)
+		sonde_engine_target_del(s->engine, (uint32_t)pid);
+}
+
+static int refuse_child(struct session *s, pid_t pid)
+{
+	forget_child(s, pid);
+	if (s->crowd_noted)
+		return 0;
+	s->crowd_noted = true;
+	return session_note(s, SONDE_NOTE_DEGRADED,
+			    "observe the parent alone, or for a shorter time",
+			    "%d processes were observed, which is the most: later children are not",
+			    SONDE_MAX_TARGETS);
 }
 
 int session_add_child(struct session *s, pid_t pid)
@@ -69,11 +88,15 @@ int session_add_child(struct session *s, pid_t pid)
 
 	if (sonde_target_list_find(&s->targets, pid) >= 0)
 		return 0;
+	if (s->targets.n >= SONDE_MAX_TARGETS)
+		return refuse_child(s, pid);
 	sonde_log_set_level(SONDE_LOG_ERROR - 1); /* a child may well be gone already: no message */
 	err = sonde_target_open(&t, pid);
 	sonde_log_set_level(level);
-	if (err)
+	if (err) { /* the kernel took it for a target at its fork */
+		forget_child(s, pid);
 		return 0;
+	}
 	t.is_child = true;
 	err = sonde_target_list_add(&s->targets, &t);
 	if (err)
@@ -131,7 +154,7 @@ static int forget_levels(struct session *s, uint32_t target)
 	const struct sonde_snapshot *snap = s->snap;
 	int err = 0;
 
-	for (size_t i = 0; i < snap->n_metrics && !err && living(s); i++) {
+	for (size_t i = 0; i < snap->n_metrics && !err && session_living(s); i++) {
 		const struct sonde_snap_metric *m = &snap->metrics[i];
 		struct sonde_metric absent = {.desc = m->desc,
 					      .label = m->label,
@@ -163,7 +186,7 @@ static int on_gone(struct session *s, ssize_t i)
 	err = err ? err : forget_levels(s, (uint32_t)i);
 	if (err)
 		return err;
-	if (!living(s) && !s->opts->follow)
+	if (!session_living(s) && !s->opts->follow)
 		s->ended = "target exited";
 	return family_note(s, t->is_child, "%s (pid %d) exited", t->comm, t->pid);
 }
@@ -250,7 +273,7 @@ int session_check_targets(struct session *s)
 	for (size_t i = 0; i < s->targets.n && !err; i++)
 		if (!s->targets.t[i].gone && !sonde_target_alive(&s->targets.t[i]))
 			err = on_gone(s, (ssize_t)i);
-	if (!err && s->opts->follow && !living(s))
+	if (!err && s->opts->follow && !session_living(s))
 		err = look_for_successor(s);
 	return err;
 }

@@ -106,6 +106,21 @@ int session_drain(struct session *s)
 	return n < 0 && n != -EINTR ? n : 0;
 }
 
+/* Causes that leave figures short: said once, when the first is lost. */
+static int note_loss(struct session *s, const struct sonde_drops *d)
+{
+	static const char *const remedy[SONDE_DROP__MAX] = {
+		[SONDE_DROP_RING_FULL] = "a larger --ring-size, fewer lenses, or --slower-than",
+		[SONDE_DROP_MAP_FULL] = "observe fewer processes, or without --children",
+	};
+
+	if (!d->count || !remedy[d->cause] || s->loss_noted[d->lens][d->cause])
+		return 0;
+	s->loss_noted[d->lens][d->cause] = true;
+	return session_note(s, SONDE_NOTE_DEGRADED, remedy[d->cause], "%s: %s",
+			    sonde_lens_id_name(d->lens), sonde_drop_help(d->cause));
+}
+
 static int push_drops(struct session *s, uint64_t ts_ns)
 {
 	uint64_t now[SONDE_LENS__MAX][SONDE_DROP__MAX] = {{0}};
@@ -119,6 +134,7 @@ static int push_drops(struct session *s, uint64_t ts_ns)
 						.ts_ns = ts_ns};
 
 			err = sonde_visit(&s->gate, drop, &d);
+			err = err ? err : note_loss(s, &d);
 		}
 	}
 	return err;
@@ -200,6 +216,10 @@ static int check_guard(struct session *s)
 	if (!s->engine || sonde_engine_guard_alive(s->engine))
 		return 0;
 	s->ended = "probes lost";
+	/* They went when the guard had not heard of us for its time, not when we woke up. */
+	if (s->active_since_ns && s->last_beat_ns + GUARD_NS > s->active_since_ns)
+		s->observed_ns += s->last_beat_ns + GUARD_NS - s->active_since_ns;
+	s->active_since_ns = 0;
 	return session_note(s, SONDE_NOTE_DEGRADED, "observe when the machine is less busy",
 			    "the guard removed the probes: sonde was stopped or starved for 2 s");
 }
@@ -208,8 +228,10 @@ static int on_drain(struct session *s)
 {
 	int err = check_guard(s);
 
-	if (s->engine)
+	if (s->engine && !err && !s->ended) {
 		sonde_engine_beat(s->engine);
+		s->last_beat_ns = sonde_mono_ns();
+	}
 	err = err ? err : session_drain(s);
 	return err ? err : session_settle(s, sonde_mono_ns());
 }

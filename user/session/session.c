@@ -80,6 +80,23 @@ static void journal(const struct session *s, const char *verb)
 			      s->enabled[SONDE_LENS_ALLOC] ? " alloc" : "");
 }
 
+/* A target that went while it was attached to is no failure while others live: again, without it.
+ */
+static int arm_or_rebuild(struct session *s)
+{
+	size_t before = session_living(s), after;
+	int err = session_arm(s), gone;
+
+	if (!err)
+		return 0;
+	gone = session_check_targets(s);
+	after = session_living(s);
+	if (gone || !after || after == before)
+		return gone ? gone : err;
+	s->rebuild = true;
+	return 0;
+}
+
 static int begin(struct session *s)
 {
 	int err = session_prepare(s);
@@ -91,7 +108,7 @@ static int begin(struct session *s)
 		return err;
 	s->begun = true;
 	journal(s, "attaching to");
-	return session_arm(s);
+	return arm_or_rebuild(s);
 }
 
 static int next_generation(struct session *s)
@@ -103,7 +120,7 @@ static int next_generation(struct session *s)
 	err = session_tick(s, sonde_mono_ns()); /* the old generation's last figures */
 	session_teardown(s);
 	err = err ? err : session_prepare(s);
-	err = err ? err : session_arm(s);
+	err = err ? err : arm_or_rebuild(s);
 	/* What was forked while nothing was attached. */
 	if (!err && s->command_pid && s->opts->children)
 		err = session_adopt(s);
@@ -141,6 +158,21 @@ static int last_tick(struct session *s)
 	return err;
 }
 
+/* Rebuilding after each exec leaves gaps; a reader must know how large they were. */
+static int note_gaps(struct session *s)
+{
+	uint64_t span = sonde_mono_ns() - s->first_active_ns;
+	double share = span ? (double)s->observed_ns / (double)span : 1;
+
+	if (s->generation < 2 || share >= 0.95)
+		return 0;
+	return session_note(
+		s, SONDE_NOTE_DEGRADED, "observe a process that stays",
+		"observed only %.0f %% of the time: probes were renewed %u times, since "
+		"targets replaced their programs",
+		100 * share, s->generation - 1);
+}
+
 /* The last figures, then let go. Runs after a failure too: what was seen is not lost. */
 static int finish(struct session *s, int err)
 {
@@ -149,6 +181,8 @@ static int finish(struct session *s, int err)
 	s->state = DRAINING;
 	session_pause(s);
 	if (s->begun && !err)
+		last = note_gaps(s);
+	if (s->begun && !err && !last)
 		last = session_check_targets(s);
 	if (s->begun && !err && !last)
 		last = session_settle_end(s);

@@ -29,6 +29,15 @@ static const struct sonde_metric_desc metrics[] = {
 			"share of the time since recording began in which programs were attached"},
 };
 
+/* Of sonde itself: goes on over generations, so it does not pass the gate that adds them up. */
+static int push_own(struct session *s, size_t metric, uint64_t ts_ns, double value)
+{
+	struct sonde_metric m = {
+		.desc = &metrics[metric], .label = "", .ts_ns = ts_ns, .value = value};
+
+	return s->baseline ? 0 : sonde_visit(&s->out, metric, &m);
+}
+
 static int push(struct session *s, size_t metric, const char *label, uint64_t ts_ns, double value)
 {
 	struct sonde_metric m = {
@@ -72,11 +81,11 @@ int session_push_cost(struct session *s, uint64_t ts_ns)
 			err = push_lens(s, l, ts_ns, &probe_ns);
 	err = err ? err : push(s, M_PROBE_NS, "", ts_ns, probe_ns);
 	err = err ? err
-		  : push(s, M_OWN_CPU, "", ts_ns, (double)(session_own_cpu_ns() - s->start_cpu_ns));
-	err = err ? err : push(s, M_START_CPU, "", ts_ns, (double)s->start_cpu_ns);
+		  : push_own(s, M_OWN_CPU, ts_ns, (double)(session_own_cpu_ns() - s->start_cpu_ns));
+	err = err ? err : push_own(s, M_START_CPU, ts_ns, (double)s->start_cpu_ns);
 	if (!err && !sonde_proc_rss(getpid(), &rss))
-		err = push(s, M_OWN_RSS, "", ts_ns, (double)rss);
+		err = push_own(s, M_OWN_RSS, ts_ns, (double)rss);
 	if (!err && s->engine)
-		err = push(s, M_MAP_BYTES, "", ts_ns, (double)sonde_engine_map_bytes(s->engine));
-	return err || !span ? err : push(s, M_OBSERVED, "", ts_ns, (double)active / (double)span);
+		err = push_own(s, M_MAP_BYTES, ts_ns, (double)sonde_engine_map_bytes(s->engine));
+	return err || !span ? err : push_own(s, M_OBSERVED, ts_ns, (double)active / (double)span);
 }
