@@ -39,6 +39,8 @@ enum sonde_answer { SONDE_NO = 0, SONDE_YES = 1, SONDE_DENIED = 2 };
 	  "lower kernel.perf_event_paranoid or use CAP_PERFMON")                                   \
 	X(ITER_TASK_FILE, "iter_task_file", "5.8", "sockets open before attach",                   \
 	  "none needed: such connections are picked up at their next request")                     \
+	X(CONTENTION, "contention", "5.19", "waits for the kernel's own locks (mmap_lock)",        \
+	  "use kernel 5.19 or later")                                                              \
 	X(MAP_FILES, "map_files", "3.3", "opening the target's files by mapping",                  \
 	  "run with CAP_SYS_PTRACE and CAP_CHECKPOINT_RESTORE, or as root")                        \
 	X(FIND_VMA, "find_vma", "5.17", "which purges can split a huge page",                      \

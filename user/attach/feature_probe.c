@@ -120,6 +120,13 @@ int sonde_probe_SK_DATA_READY(void)
 	return take(sonde_prog_empty(SONDE_LINK_TP_BTF, "sk_data_ready"));
 }
 
+int sonde_probe_CONTENTION(void)
+{
+	int err = take(sonde_prog_empty(SONDE_LINK_TP_BTF, "contention_begin"));
+
+	return err ? err : take(sonde_prog_empty(SONDE_LINK_TP_BTF, "contention_end"));
+}
+
 int sonde_probe_TRACEFS(void)
 {
 	return take(sonde_tracefs_open());

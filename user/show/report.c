@@ -301,7 +301,7 @@ static void print_queries(FILE *out, struct sonde_report *rep)
 static bool is_known(const struct sonde_snapshot *s, const char *name)
 {
 	static const char *const known[] = {"rss.",   "proc.", "query.", "alloc.",
-					    "fault.", "cost."};
+					    "fault.", "cost.", "stall."};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(known); i++)
 		if (sonde_str_starts(name, known[i]))
@@ -399,6 +399,7 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	print_queries(out, rep);
 	sonde_summary_faults(out, &rep->snap, ns);
 	sonde_summary_thp(out, &rep->snap);
+	sonde_summary_stall(out, &rep->snap);
 	sonde_summary_alloc(out, &rep->snap, ns);
 	print_other_hists(out, &rep->snap);
 	print_other_metrics(out, &rep->snap);

@@ -39,6 +39,8 @@ struct sonde_allocator {
 	size_t n_entries;
 	enum sonde_free_size free_size;
 	bool exact;		/* live bytes can be had in exact mode                              */
+	/* Beside its module's own data, locks lie within 256 bytes above multiples of this; 0: none. */
+	uint64_t arena_align;
 };
 
 /* Names that a build may put in front of every entry ("je_malloc"); "" first. NULL-terminated. */

@@ -73,10 +73,17 @@ struct bpf_raw_tracepoint_args {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct rw_semaphore {
+	struct {
+		long counter;
+	} owner;
+};
+
 /* `owner` is there with CONFIG_MEMCG. */
 struct mm_struct {
 	unsigned long start_brk, brk;
 	struct task_struct *owner;
+	struct rw_semaphore mmap_lock;
 };
 
 struct vm_area_struct {
@@ -94,6 +101,7 @@ struct signal_struct {
 
 struct file;
 struct fdtable {
+	unsigned int max_fds;
 	struct file **fd;
 };
 struct files_struct {
@@ -110,6 +118,13 @@ struct task_struct {
 	char comm[16];
 	unsigned int flags;
 	int pagefault_disabled;
+	unsigned int __state;
+	unsigned in_iowait : 1;
+	unsigned long nvcsw, nivcsw;
+};
+
+struct task_struct___v5_11 {
+	volatile long state;
 };
 
 struct page;
@@ -179,8 +194,12 @@ struct bpf_iter_meta {
 	__u64 session_id;
 	__u64 seq_num;
 };
+struct inode {
+	unsigned short i_mode;
+};
 struct file {
 	void *private_data;
+	struct inode *f_inode;
 };
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;

@@ -56,5 +56,7 @@ const struct sonde_allocator sonde_allocator_glibc = {
 	.entries = entries,
 	.n_entries = SONDE_ARRAY_SIZE(entries),
 	.free_size = SONDE_FREE_GLIBC_HEADER,
+	/* HEAP_MAX_SIZE: twice DEFAULT_MMAP_THRESHOLD_MAX, on 64 bits since 2.5. */
+	.arena_align = 64ul << 20,
 	.exact = true,
 };

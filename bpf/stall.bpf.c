@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Time that the target's threads do not run, by cause, and time in the system calls that change the
+ * address space. The scheduler's tracepoints fire for the whole machine with a run queue locked:
+ * what is not ours leaves after one look-up a thread, and nothing here allocates memory. That is
+ * why threads are kept in a preallocated map by tid and not in task storage, whose creation may
+ * wake kswapd on kernels before 6.4 and so take the lock that is held.
+ *
+ * The invariant: off_ns is set exactly while the thread is off its CPU, and its switch count at
+ * that moment is beside it; an arrival with another count is not the end of that absence.
+ */
+#include "lib/filter.bpf.h"
+#include "lib/series.bpf.h"
+#include "sonde/stall.h"
+
+#define PF_EXITING 0x00000004
+
+/* contention_begin's flags (include/trace/events/lock.h). */
+#define LCB_F_SPIN  (1u << 0)
+#define LCB_F_MUTEX (1u << 5)
+
+#define S_IFMT	 0170000
+#define S_IFSOCK 0140000
+#define S_IFIFO	 0010000
+
+struct stall_thread {
+	__u64 off_ns;  /* left the CPU; 0: is on one                       */
+	__u64 wake_ns; /* made runnable since then; 0: blocked             */
+	__u64 lock;    /* the kernel lock it waits for; 0: none            */
+	__u64 lock_ns;
+	__u64 call_ns; /* entered one of the system calls; 0: in none      */
+	__u64 call_bytes;
+	__u32 switches;
+	__u8 cause;	/* of the present absence                           */
+	__u8 lock_kind; /* a cause as well: MMAP_LOCK or KERNEL_LOCK        */
+	__u8 pad[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SONDE_STALL_THREADS);
+	__type(key, __u32); /* tid */
+	__type(value, struct stall_thread);
+} stall_threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, SONDE_MAX_TARGETS *SONDE_STALL_SERIES);
+	__type(key, struct sonde_series_key);
+	__type(value, struct sonde_series_sum);
+} stall_sums SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SONDE_STALL_HIST_ENTRIES);
+	__type(key, struct sonde_series_key);
+	__type(value, __u64);
+} stall_hist SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SONDE_MAX_TARGETS);
+	__type(key, __u32); /* tgid */
+	__type(value, struct sonde_stall_range);
+} stall_ranges SEC(".maps");
+
+/* Not 0: a target may have such a tgid. User space fills it, and new processes are added here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SONDE_STALL_FILTER);
+	__type(key, __u32);
+	__type(value, __u32);
+} stall_filter SEC(".maps");
+
+/* What a system call waits for; BY_FD: what its first argument is. */
+enum {
+	CALL_OTHER,
+	CALL_BY_FD,
+	CALL_POLL,
+	CALL_SELECT,
+	CALL_SOCKET,
+	CALL_SLEEP,
+	CALL_FUTEX,
+	CALL_IO
+};
+
+#define STALL_NR_MAX 512
+static const __u8 stall_calls[STALL_NR_MAX] = {
+	[0] = CALL_BY_FD,    /* read              */
+	[1] = CALL_BY_FD,    /* write             */
+	[2] = CALL_IO,	     /* open              */
+	[7] = CALL_POLL,     /* poll              */
+	[17] = CALL_BY_FD,   /* pread64           */
+	[18] = CALL_BY_FD,   /* pwrite64          */
+	[19] = CALL_BY_FD,   /* readv             */
+	[20] = CALL_BY_FD,   /* writev            */
+	[23] = CALL_SELECT,  /* select            */
+	[26] = CALL_IO,	     /* msync             */
+	[35] = CALL_SLEEP,   /* nanosleep         */
+	[40] = CALL_BY_FD,   /* sendfile          */
+	[42] = CALL_SOCKET,  /* connect           */
+	[43] = CALL_SOCKET,  /* accept            */
+	[44] = CALL_SOCKET,  /* sendto            */
+	[45] = CALL_SOCKET,  /* recvfrom          */
+	[46] = CALL_SOCKET,  /* sendmsg           */
+	[47] = CALL_SOCKET,  /* recvmsg           */
+	[73] = CALL_IO,	     /* flock             */
+	[74] = CALL_IO,	     /* fsync             */
+	[75] = CALL_IO,	     /* fdatasync         */
+	[77] = CALL_IO,	     /* ftruncate         */
+	[82] = CALL_IO,	     /* rename            */
+	[87] = CALL_IO,	     /* unlink            */
+	[162] = CALL_IO,     /* sync              */
+	[202] = CALL_FUTEX,  /* futex             */
+	[208] = CALL_IO,     /* io_getevents      */
+	[230] = CALL_SLEEP,  /* clock_nanosleep   */
+	[232] = CALL_SOCKET, /* epoll_wait       */
+	[257] = CALL_IO,     /* openat           */
+	[263] = CALL_IO,     /* unlinkat         */
+	[264] = CALL_IO,     /* renameat         */
+	[270] = CALL_SELECT, /* pselect6         */
+	[271] = CALL_POLL,   /* ppoll            */
+	[275] = CALL_BY_FD,  /* splice           */
+	[277] = CALL_IO,     /* sync_file_range  */
+	[281] = CALL_SOCKET, /* epoll_pwait      */
+	[285] = CALL_IO,     /* fallocate        */
+	[288] = CALL_SOCKET, /* accept4          */
+	[295] = CALL_BY_FD,  /* preadv           */
+	[296] = CALL_BY_FD,  /* pwritev          */
+	[299] = CALL_SOCKET, /* recvmmsg         */
+	[306] = CALL_IO,     /* syncfs           */
+	[307] = CALL_SOCKET, /* sendmmsg         */
+	[316] = CALL_IO,     /* renameat2        */
+	[326] = CALL_IO,     /* copy_file_range  */
+	[327] = CALL_BY_FD,  /* preadv2          */
+	[328] = CALL_BY_FD,  /* pwritev2         */
+	[333] = CALL_IO,     /* io_pgetevents    */
+	[426] = CALL_IO,     /* io_uring_enter   */
+	[437] = CALL_IO,     /* openat2          */
+	[441] = CALL_SOCKET, /* epoll_pwait2     */
+	[449] = CALL_FUTEX,  /* futex_waitv      */
+	[455] = CALL_FUTEX,  /* futex_wait       */
+};
+
+static __always_inline void stall_add(__u32 tgid, __u16 series, __u64 ns, __u64 bytes)
+{
+	struct sonde_series_key key = {.tgid = tgid, .series = series};
+
+	series_sum(&stall_sums, SONDE_LENS_STALL, &key, ns, bytes);
+	series_bucket(&stall_hist, SONDE_LENS_STALL, &key, ns);
+}
+
+static __always_inline struct stall_thread *thread_find(__u32 tid)
+{
+	return bpf_map_lookup_elem(&stall_threads, &tid);
+}
+
+static __always_inline struct stall_thread *thread_get(__u32 tid)
+{
+	struct stall_thread *t = thread_find(tid), blank = {};
+
+	if (t)
+		return t;
+	if (bpf_map_update_elem(&stall_threads, &tid, &blank, BPF_NOEXIST)) {
+		count_drop(SONDE_LENS_STALL, SONDE_DROP_MAP_FULL);
+		return NULL;
+	}
+	return thread_find(tid);
+}
+
+/* An array's look-up is a few instructions of the program itself; a hash map's is two calls. */
+static __always_inline bool maybe_ours(struct task_struct *task)
+{
+	__u32 slot = (__u32)task->tgid % SONDE_STALL_FILTER;
+	__u32 *ours = bpf_map_lookup_elem(&stall_filter, &slot);
+
+	return ours && *ours;
+}
+
+/* The gate for a task that need not be the current one. */
+static __always_inline bool gate_task(const struct sonde_control *c, struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	if (!bpf_map_lookup_elem(&targets, &tgid))
+		return false;
+	if (c->only_tid && c->only_tid != (__u32)task->pid)
+		return false;
+	for (int i = 0; c->only_comm && i < SONDE_COMM_BYTES; i++) {
+		if (task->comm[i] != c->comm[i])
+			return false;
+		if (!c->comm[i])
+			break;
+	}
+	return true;
+}
+
+/* Both counts only grow, and the kernel raises one before it tells of the switch. */
+static __always_inline __u32 switches_of(struct task_struct *task)
+{
+	return (__u32)(task->nvcsw + task->nivcsw);
+}
+
+/*
+ * Not running by its own will? The argument prev_state of 5.18 tells the same: the run queue is
+ * locked, so nobody can have made the task running again in between; a waker on another CPU can at
+ * most have marked it as waking, which is not 0 either.
+ */
+static __always_inline bool is_blocked(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state != 0;
+	return BPF_CORE_READ((struct task_struct___v5_11 *)task, state) != 0;
+}
+
+/* ---- what a blocked thread waits for ---- */
+
+static __always_inline __u8 fd_cause(struct task_struct *task, __u32 fd)
+{
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **slots = BPF_CORE_READ(table, fd), *file = NULL;
+	__u16 kind;
+
+	if (fd >= BPF_CORE_READ(table, max_fds) ||
+	    bpf_probe_read_kernel(&file, sizeof(file), &slots[fd]) || !file)
+		return SONDE_STALL_OTHER;
+	kind = BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT;
+	if (kind == S_IFSOCK)
+		return SONDE_STALL_SOCKET;
+	return kind == S_IFIFO ? SONDE_STALL_PIPE : SONDE_STALL_IO;
+}
+
+static __always_inline __u8 futex_cause(struct task_struct *task, __u64 address)
+{
+	__u32 tgid = task->tgid;
+	struct sonde_stall_range *r = bpf_map_lookup_elem(&stall_ranges, &tgid);
+
+	if (!r)
+		return SONDE_STALL_FUTEX;
+	if (address >= r->from && address < r->to)
+		return SONDE_STALL_ALLOC_LOCK;
+	if (r->align && (address & (r->align - 1)) < SONDE_STALL_ARENA_HEAD)
+		return SONDE_STALL_ALLOC_LOCK;
+	return SONDE_STALL_FUTEX;
+}
+
+static __always_inline __u8 call_cause(struct task_struct *task, const struct pt_regs *regs)
+{
+	long nr = (long)regs->orig_ax;
+
+	/* -1: an exception or an interrupt brought it here. */
+	if (nr < 0 || nr >= STALL_NR_MAX)
+		return SONDE_STALL_OTHER;
+	switch (stall_calls[nr]) {
+	case CALL_BY_FD:
+		return fd_cause(task, (__u32)regs->di);
+	case CALL_POLL: /* of no descriptor: a sleep */
+		return regs->si ? SONDE_STALL_SOCKET : SONDE_STALL_SLEEP;
+	case CALL_SELECT:
+		return regs->di ? SONDE_STALL_SOCKET : SONDE_STALL_SLEEP;
+	case CALL_SOCKET:
+		return SONDE_STALL_SOCKET;
+	case CALL_SLEEP:
+		return SONDE_STALL_SLEEP;
+	case CALL_FUTEX:
+		return futex_cause(task, regs->di);
+	case CALL_IO:
+		return SONDE_STALL_IO;
+	}
+	return SONDE_STALL_OTHER;
+}
+
+/* bpf_task_pt_regs() is of 5.15 (dd6e10fbd9fb); before it the system call is not known. */
+enum bpf_func_id___stall { BPF_FUNC_task_pt_regs___stall = 175 };
+
+static __always_inline __u8 cause_of(struct task_struct *task, const struct stall_thread *t)
+{
+	if (t->lock)
+		return t->lock_kind;
+	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+		return SONDE_STALL_IO;
+	if (!bpf_core_enum_value_exists(enum bpf_func_id___stall, BPF_FUNC_task_pt_regs___stall))
+		return SONDE_STALL_OTHER;
+	return call_cause(task, (const struct pt_regs *)bpf_task_pt_regs(task));
+}
+
+/* ---- the scheduler ---- */
+
+static __always_inline void stall_leave(const struct sonde_control *c, struct task_struct *task,
+					bool preempted)
+{
+	struct stall_thread *t;
+	__u64 now;
+
+	if (!gate_task(c, task) || task->flags & PF_EXITING)
+		return;
+	t = thread_get(task->pid);
+	if (!t)
+		return;
+	now = bpf_ktime_get_ns();
+	t->switches = switches_of(task);
+	if (preempted || !is_blocked(task)) {
+		t->cause = SONDE_STALL_RUNQUEUE;
+		t->wake_ns = now;
+	} else {
+		t->cause = cause_of(task, t);
+		t->wake_ns = 0;
+	}
+	t->off_ns = now;
+}
+
+/*
+ * The one place where an absence is known whole. What a query's own anatomy needs is here as well:
+ * @task's span is in its task storage (lib/span.bpf.h), which may be read for a task that is not
+ * the current one.
+ */
+static __always_inline void stall_arrive(struct task_struct *task)
+{
+	struct stall_thread *t = thread_find(task->pid);
+	__u64 off, wake, now;
+	__u32 tgid;
+
+	if (!t || !t->off_ns)
+		return;
+	now = bpf_ktime_get_ns();
+	off = t->off_ns;
+	wake = t->wake_ns;
+	t->off_ns = 0;
+	if (t->switches != switches_of(task)) {
+		count_drop(SONDE_LENS_STALL, SONDE_DROP_NO_END);
+		return;
+	}
+	/*
+	 * 6.18 was seen to leave out sched_wakeup about once in some thousand wakes by a timer,
+	 * where the CPUs were busy: what cannot be split is all charged to the cause.
+	 */
+	if (!wake) {
+		count_drop(SONDE_LENS_STALL, SONDE_DROP_NO_ENTRY);
+		wake = now;
+	}
+	tgid = task->tgid;
+	if (t->cause != SONDE_STALL_RUNQUEUE)
+		stall_add(tgid, t->cause, wake - off, 0);
+	stall_add(tgid, SONDE_STALL_RUNQUEUE, now - wake, 0);
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(stall_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	bool leaves = maybe_ours(prev), arrives = maybe_ours(next);
+	struct sonde_control *c;
+
+	if (!leaves && !arrives)
+		return 0;
+	c = gate_control();
+	if (!c || !c->ready)
+		return 0;
+	if (leaves)
+		stall_leave(c, prev, preempt);
+	if (arrives)
+		stall_arrive(next);
+	return 0;
+}
+
+SEC("?tp_btf/sched_wakeup")
+int BPF_PROG(stall_wakeup, struct task_struct *task)
+{
+	struct stall_thread *t = maybe_ours(task) ? thread_find(task->pid) : NULL;
+
+	if (t && t->off_ns && !t->wake_ns)
+		t->wake_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* A new thread's first wait for a CPU. */
+SEC("?tp_btf/sched_wakeup_new")
+int BPF_PROG(stall_wakeup_new, struct task_struct *task)
+{
+	__u32 slot = (__u32)task->tgid % SONDE_STALL_FILTER, yes = 1;
+	struct sonde_control *c = gate_control();
+	struct stall_thread *t;
+
+	if (!c || !c->ready || !gate_task(c, task))
+		return 0;
+	if (!maybe_ours(task)) /* a child that was made a target a moment ago */
+		bpf_map_update_elem(&stall_filter, &slot, &yes, BPF_ANY);
+	t = thread_get(task->pid);
+	if (!t)
+		return 0;
+	t->switches = switches_of(task);
+	t->cause = SONDE_STALL_RUNQUEUE;
+	t->off_ns = t->wake_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(stall_exit, struct task_struct *task)
+{
+	__u32 tid = task->pid;
+
+	bpf_map_delete_elem(&stall_threads, &tid);
+	return 0;
+}
+
+/* ---- the kernel's sleeping locks ---- */
+
+SEC("?tp_btf/contention_begin")
+int BPF_PROG(stall_lock_begin, void *lock, unsigned int flags)
+{
+	struct task_struct *task;
+	struct stall_thread *t;
+	__u64 id;
+
+	/* A mutex spins first and says so; other spinning is a spin lock, which nobody sleeps on.
+	 */
+	if ((flags & (LCB_F_SPIN | LCB_F_MUTEX)) == LCB_F_SPIN || !gate_current(&id))
+		return 0;
+	task = bpf_get_current_task_btf();
+	t = thread_get((__u32)id);
+	if (!t || !task->mm)
+		return 0;
+	if (t->lock != (__u64)lock)
+		t->lock_ns = bpf_ktime_get_ns();
+	t->lock = (__u64)lock;
+	t->lock_kind = (__u64)lock == (__u64)&task->mm->mmap_lock ? SONDE_STALL_MMAP_LOCK
+								  : SONDE_STALL_KERNEL_LOCK;
+	return 0;
+}
+
+SEC("?tp_btf/contention_end")
+int BPF_PROG(stall_lock_end, void *lock, int ret)
+{
+	struct stall_thread *t;
+	__u16 series;
+	__u64 id;
+
+	if (!gate_current(&id))
+		return 0;
+	t = thread_find((__u32)id);
+	if (!t || t->lock != (__u64)lock)
+		return 0;
+	series = t->lock_kind == SONDE_STALL_MMAP_LOCK ? SONDE_STALL_WAIT_MMAP
+						       : SONDE_STALL_WAIT_KERNEL;
+	t->lock = 0;
+	stall_add(id >> 32, series, bpf_ktime_get_ns() - t->lock_ns, 0);
+	return 0;
+}
+
+/* ---- system calls on the address space ---- */
+
+static __always_inline void call_begin(__u64 bytes)
+{
+	struct stall_thread *t;
+	__u64 id;
+
+	if (!gate_current(&id))
+		return;
+	t = thread_get((__u32)id);
+	if (!t)
+		return;
+	t->call_bytes = bytes;
+	t->call_ns = bpf_ktime_get_ns();
+}
+
+/* mmap, munmap, mremap, madvise: all have their length second. */
+SEC("?tracepoint/syscalls/sys_enter_munmap")
+int stall_call_length(struct trace_event_raw_sys_enter *ctx)
+{
+	call_begin(ctx->args[1]);
+	return 0;
+}
+
+/* brk has one argument, and a program may not read beyond a tracepoint's own. */
+SEC("?tracepoint/syscalls/sys_enter_brk")
+int stall_call_plain(struct trace_event_raw_sys_enter *ctx)
+{
+	call_begin(0);
+	return 0;
+}
+
+/* 0, which is a cause, for a system call that is none of these. */
+static __always_inline __u16 call_series(long nr)
+{
+	switch (nr) {
+#define STALL_CASE(sym, name, number)                                                              \
+	case number:                                                                               \
+		return SONDE_STALL_CALL_FIRST + SONDE_STALL_CALL_##sym;
+		SONDE_STALL_CALLS(STALL_CASE)
+#undef STALL_CASE
+	}
+	return 0;
+}
+
+SEC("?tracepoint/syscalls/sys_exit_munmap")
+int stall_call_end(struct trace_event_raw_sys_exit *ctx)
+{
+	struct stall_thread *t;
+	__u64 id, ns;
+	__u16 series;
+
+	if (!gate_current(&id))
+		return 0;
+	t = thread_find((__u32)id);
+	if (!t || !t->call_ns)
+		return 0; /* it began before sonde was attached */
+	ns = bpf_ktime_get_ns() - t->call_ns;
+	t->call_ns = 0;
+	series = call_series(ctx->id);
+	if (series)
+		stall_add(id >> 32, series, ns, t->call_bytes);
+	return 0;
+}
