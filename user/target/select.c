@@ -111,7 +111,9 @@ int sonde_target_select(const struct sonde_target_query *q, struct sonde_target_
 	if (!q->n_pids && !q->name && !q->unit && !q->cgroup)
 		return sonde_err(EINVAL, "no process named; say -p PID, -n NAME, --unit UNIT or "
 					 "--cgroup PATH");
-	err = collect_pids(q, &pids);
+	err = sonde_proc_mounted();
+	if (!err)
+		err = collect_pids(q, &pids);
 	if (!err)
 		err = open_all(&list, q->pids, q->n_pids, true, false);
 	if (!err)
