@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "target/access.h"
 #include "target/allocator.h"
 #include "target/daemon.h"
 #include "target/elf.h"
@@ -71,11 +72,12 @@ static int read_exe(struct sonde_target *t)
 
 	snprintf(link, sizeof(link), "/proc/%d/exe", t->pid);
 	n = readlink(link, path, sizeof(path) - 1);
-	if (n < 0 && (errno == EACCES || errno == EPERM))
-		return sonde_err(EACCES,
-				 "%d (%s) belongs to another user; run sonde as root, or as that "
-				 "user with --passive",
-				 t->pid, t->comm);
+	if (n < 0 && (errno == EACCES || errno == EPERM)) {
+		char why[256];
+
+		sonde_access_denial(why, sizeof(why));
+		return sonde_err(EACCES, "%d (%s) %s", t->pid, t->comm, why);
+	}
 	if (n < 0)
 		return read_error(-errno, "exe", t);
 	path[n] = '\0';
