@@ -129,6 +129,34 @@ in_shell() { # SCRIPT [WRAPPER...]
 	AS=("${@:2}" bash -c "$1; exec \"\$@\"" -)
 }
 
+private_pids() { unshare --pid --fork --mount-proc true 2>/dev/null; }
+
+@test "in a pid namespace of its own sonde attaches nothing: 5" {
+	private_pids || skip "no pid namespaces"
+	in_shell 'sleep 30 & set -- "${@//PID/$!}"' unshare --pid --fork --kill-child --mount-proc
+	refuses 5 "pid namespace.*--pid=host" stat -p PID -d 300ms
+	refuses 5 "pid namespace.*--pid=host" stat -p PID --lens rss --passive -d 300ms
+	refuses 5 "pid namespace" record -p PID -o "$BATS_TEST_TMPDIR/x.sonde" -d 300ms
+	[ ! -e "$BATS_TEST_TMPDIR/x.sonde" ]
+	"${AS[@]}" "$SONDE" doctor | grep -q "host_pids no:"
+	"${AS[@]}" "$SONDE" doctor -p PID | grep -q "^Ready: NO, host_pids"
+	"${AS[@]}" "$SONDE" ps -a | grep -qw sleep
+}
+
+@test "a target in a pid namespace is observed from the host" {
+	private_pids || skip "no pid namespaces"
+	# It forks all the time, so it copies pages all the time.
+	unshare --pid --fork --kill-child --mount-proc \
+		bash -c 'while :; do : "$(:)"; done' 3>&- &
+	local outer=$! inner
+	started "$outer"
+	wait_for 5 pgrep -P "$outer"
+	inner=$(pgrep -P "$outer")
+	started "$inner"
+	"$SONDE" stat -p "$inner" --lens fault -d 500ms >"$BATS_TEST_TMPDIR/o"
+	grep -E "^Page faults [1-9]" "$BATS_TEST_TMPDIR/o"
+}
+
 @test "without /sys the kernel's types are named, not the process: 5" {
 	idle
 	in_shell "umount -l /sys" unshare --mount

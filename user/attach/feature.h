@@ -15,6 +15,8 @@ enum sonde_answer { SONDE_NO = 0, SONDE_YES = 1, SONDE_DENIED = 2 };
 
 /*        symbol         name              since   what for                             remedy      */
 #define SONDE_FEATURES(X)                                                                          \
+	X(HOST_PIDS, "host_pids", "2.6.24", "process numbers that are the kernel's",               \
+	  "run sonde on the host, or in a container with `--pid=host`")                               \
 	X(BPF, "bpf", "4.4", "loading any BPF program",                                            \
 	  "run as root or with CAP_BPF and CAP_PERFMON")                                           \
 	X(BTF, "btf", "5.4", "types of this kernel (/sys/kernel/btf/vmlinux)",                     \

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -27,6 +28,17 @@ static int take(int fd)
 		return fd;
 	close(fd);
 	return 0;
+}
+
+/* The first pid namespace's number is fixed: PROC_PID_INIT_INO, include/linux/proc_ns.h. Where the
+ * file is absent there is either no /proc or no other namespace. */
+int sonde_probe_HOST_PIDS(void)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st))
+		return 0;
+	return st.st_ino == 0xEFFFFFFCu ? 0 : -ENOTUNIQ;
 }
 
 int sonde_probe_BPF(void)

@@ -58,7 +58,13 @@ int sonde_host_no_types(const char *what)
 
 int sonde_host_check(void)
 {
-	int err = 0;
+	int err = sonde_probe_HOST_PIDS();
 
+	/* The programs compare the kernel's numbers with ours: silence, or another process. */
+	if (err)
+		return sonde_err(EOPNOTSUPP,
+				 "running in a pid namespace of its own, where process numbers are "
+				 "not the kernel's: %s",
+				 sonde_feature_remedy(SONDE_FEAT_HOST_PIDS));
 	return sonde_kernel_btf(&err) ? 0 : types_error(err, "any program");
 }

@@ -9,7 +9,7 @@
 /* Raises the limit on open files as far as it goes. 0 or -EMFILE (logged): too few to begin with.
  */
 int sonde_host_files(void);
-/* The kernel's types can be read. 0, -EOPNOTSUPP or -errno (logged). */
+/* Our pids are the kernel's, and its types can be read. 0, -EOPNOTSUPP or -errno (logged). */
 int sonde_host_check(void);
 /* Log why @what cannot be loaded where libbpf said ESRCH: it could not read the kernel's types,
  * whatever the cause. Never -ESRCH: to everybody else that is a process that is gone. */

@@ -14,7 +14,7 @@
 
 const char *sonde_doctor_missing(const struct sonde_features *f)
 {
-	static const enum sonde_feature needed[] = {SONDE_FEAT_BPF,
+	static const enum sonde_feature needed[] = {SONDE_FEAT_HOST_PIDS, SONDE_FEAT_BPF,
 						    SONDE_FEAT_BTF};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(needed); i++)
