@@ -244,8 +244,12 @@ int sonde_probe_MM_OWNER(void)
 /* It wants a callback, which only libbpf's loader can give; libbpf asks for the helper alone. */
 int sonde_probe_FIND_VMA(void)
 {
-	int has = libbpf_probe_bpf_helper(BPF_PROG_TYPE_TRACEPOINT, BPF_FUNC_find_vma, NULL);
+	int has, err = sonde_probe_BPF();
 
+	/* libbpf takes a denial for a yes. */
+	if (err)
+		return err;
+	has = libbpf_probe_bpf_helper(BPF_PROG_TYPE_TRACEPOINT, BPF_FUNC_find_vma, NULL);
 	if (has < 0)
 		return has;
 	return has ? 0 : -ENOENT;
