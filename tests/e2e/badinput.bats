@@ -122,6 +122,109 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 	done
 }
 
+# ---- the surroundings ----
+
+# A shell of its own as the command in front of sonde: SCRIPT runs first, then sonde with its arguments.
+in_shell() { # SCRIPT [WRAPPER...]
+	AS=("${@:2}" bash -c "$1; exec \"\$@\"" -)
+}
+
+private_pids() { unshare --pid --fork --mount-proc true 2>/dev/null; }
+
+@test "in a pid namespace of its own sonde attaches nothing: 5" {
+	private_pids || skip "no pid namespaces"
+	in_shell 'sleep 30 & set -- "${@//PID/$!}"' unshare --pid --fork --kill-child --mount-proc
+	refuses 5 "pid namespace.*--pid=host" stat -p PID -d 300ms
+	refuses 5 "pid namespace.*--pid=host" stat -p PID --lens rss --passive -d 300ms
+	refuses 5 "pid namespace" record -p PID -o "$BATS_TEST_TMPDIR/x.sonde" -d 300ms
+	[ ! -e "$BATS_TEST_TMPDIR/x.sonde" ]
+	"${AS[@]}" "$SONDE" doctor | grep -q "host_pids no:"
+	"${AS[@]}" "$SONDE" doctor -p PID | grep -q "^Ready: NO, host_pids"
+	"${AS[@]}" "$SONDE" ps -a | grep -qw sleep
+}
+
+@test "a target in a pid namespace is observed from the host" {
+	private_pids || skip "no pid namespaces"
+	# It forks all the time, so it copies pages all the time.
+	unshare --pid --fork --kill-child --mount-proc \
+		bash -c 'while :; do : "$(:)"; done' 3>&- &
+	local outer=$! inner
+	started "$outer"
+	wait_for 5 pgrep -P "$outer"
+	inner=$(pgrep -P "$outer")
+	started "$inner"
+	"$SONDE" stat -p "$inner" --lens fault -d 500ms >"$BATS_TEST_TMPDIR/o"
+	grep -E "^Page faults [1-9]" "$BATS_TEST_TMPDIR/o"
+}
+
+@test "without /sys the kernel's types are named, not the process: 5" {
+	idle
+	in_shell "umount -l /sys" unshare --mount
+	refuses 5 "types of this kernel.*CONFIG_DEBUG_INFO_BTF" stat -p "$IDLE_PID" -d 300ms
+	"${AS[@]}" "$SONDE" doctor >"$BATS_TEST_TMPDIR/o"
+	grep -q "btf no:" "$BATS_TEST_TMPDIR/o"
+	! grep -E "use kernel 5|use kernel 6" "$BATS_TEST_TMPDIR/o"
+}
+
+@test "without /proc that is said, not that nobody is there: 1" {
+	idle
+	in_shell "umount -l /proc" unshare --mount
+	refuses 1 "/proc is not mounted" stat -p "$IDLE_PID" -d 300ms
+	refuses 1 "/proc is not mounted" stat -n sleep -d 300ms
+	refuses 1 "/proc is not mounted" doctor -p "$IDLE_PID"
+	refuses 1 "/proc is not mounted" ps
+}
+
+@test "too few open files: 1, with the remedy" {
+	idle
+	local n
+	for n in 8 9 10 12 14 17 20 30 50 100; do
+		in_shell "ulimit -n $n"
+		refuses 1 "open files.*ulimit -n" stat -p "$IDLE_PID" -d 300ms
+	done
+}
+
+@test "too little memory: 1, never 'no such process'" {
+	idle
+	local kib
+	for kib in 20000 25000 30000; do
+		in_shell "ulimit -v $kib"
+		refuses 1 "[Mm]emory" stat -p "$IDLE_PID" -d 300ms
+	done
+}
+
+@test "root without CAP_SYS_PTRACE: 4, and the capability is named" {
+	setpriv --reuid=65534 --regid=65534 --clear-groups sleep 300 3>&- &
+	started $!
+	AS=(setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace)
+	refuses 4 "CAP_SYS_PTRACE" stat -p $! -d 300ms
+	equal 0 "$(grep -c "another user" "$BATS_TEST_TMPDIR/err")" "sentences on other users"
+}
+
+@test "a process of a cgroup that may not be looked into is left out, the others are observed" {
+	local dir
+	dir=$(awk '$3 == "cgroup2" || $3 == "cgroup" {print $2; exit}' /proc/self/mounts)
+	[ -n "$dir" ] && mkdir "$dir/sonde-test-$$" 2>/dev/null || skip "no cgroup can be made"
+	# With more capabilities than sonde it would be closed to it, too.
+	setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace sleep 300 3>&- &
+	IDLE_PID=$!
+	started "$IDLE_PID"
+	setpriv --reuid=65534 --regid=65534 --clear-groups sleep 300 3>&- &
+	local closed=$! status=0
+	started "$closed"
+	echo "$IDLE_PID" >"$dir/sonde-test-$$/cgroup.procs"
+	echo "$closed" >"$dir/sonde-test-$$/cgroup.procs"
+	setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace "$SONDE" stat \
+		--cgroup "$dir/sonde-test-$$" -d 300ms >"$BATS_TEST_TMPDIR/o" \
+		2>"$BATS_TEST_TMPDIR/e" || status=$?
+	end_started || true
+	wait_for 5 rmdir "$dir/sonde-test-$$"
+	cat "$BATS_TEST_TMPDIR/e" >&2
+	equal 0 "$status" "exit status"
+	grep -q "warning: $closed (sleep) is left out" "$BATS_TEST_TMPDIR/e"
+	grep -q "pid $IDLE_PID" "$BATS_TEST_TMPDIR/o"
+}
+
 # ---- the command line ----
 
 @test "numbers with junk, signs, no unit or out of range: 2" {

@@ -12,6 +12,7 @@
 
 #include "attach/calib.h"
 #include "attach/cost.h"
+#include "attach/host.h"
 #include "attach/link.h"
 #include "attach/plan.h"
 #include "attach/prog.h"
@@ -258,7 +259,10 @@ int sonde_calibrate(const struct sonde_plan *plan, struct sonde_calibration *out
 	struct sonde_calibration c = {};
 	bool want[SONDE_LINK__MAX] = {};
 	uint64_t begin = sonde_mono_ns();
+	int short_of = sonde_host_files();
 
+	if (short_of)
+		return short_of;
 	wanted_kinds(plan, want);
 	/* In the order of the enum an entry kind comes before its return kind. */
 	for (int k = 1; k < SONDE_LINK__MAX; k++) {

@@ -6,11 +6,11 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <bpf/bpf.h>
 
 #include "attach/bpflog.h"
 #include "attach/engine_priv.h"
+#include "attach/host.h"
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
@@ -40,23 +40,12 @@ bool sonde_engine_map_is_shared(const char *name)
 	return false;
 }
 
-/* Links are fds: per-thread events and perf uprobes can take thousands. */
-static void raise_fd_limit(void)
-{
-	struct rlimit lim;
-
-	if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur == lim.rlim_max)
-		return;
-	lim.rlim_cur = lim.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &lim);
-}
-
 /* The verifier's EACCES is no matter of rights: the kernel cannot run the program. */
 static int load_error(int err, const char *what)
 {
 	const char *log = sonde_bpflog_verifier();
 
-	if (*log)
+	if (*log && err != -EMFILE && err != -ENFILE && err != -ENOMEM)
 		return sonde_err(EOPNOTSUPP,
 				 "cannot load %s: the kernel's verifier refused a program; please "
 				 "report this; its last words:\n%s",
@@ -64,6 +53,8 @@ static int load_error(int err, const char *what)
 	if (err == -EPERM)
 		return sonde_err(err, "cannot load %s: not permitted; %s", what,
 				 sonde_feature_remedy(SONDE_FEAT_BPF));
+	if (err == -ESRCH)
+		return sonde_host_no_types(what);
 	return sonde_err(err, "cannot load %s: %s; -vv shows libbpf's messages", what,
 			 strerror(-err));
 }
@@ -112,8 +103,9 @@ int sonde_engine_new(struct sonde_engine **out, const struct sonde_config *confi
 	e->config = *config;
 	e->stats_fd = -1;
 	sonde_bpflog_init();
-	raise_fd_limit();
-	err = load_shared(e, ring_bytes);
+	err = sonde_host_files();
+	err = err ? err : sonde_host_check();
+	err = err ? err : load_shared(e, ring_bytes);
 	if (err) {
 		sonde_engine_free(&e);
 		return err;
@@ -219,6 +211,8 @@ static int select_program(struct engine_lens *l, const char *program, enum sonde
 		err = bpf_program__set_attach_target(prog, 0, event);
 	if (!err)
 		err = bpf_program__set_autoload(prog, true);
+	if (err == -ESRCH)
+		return sonde_host_no_types(program);
 	if (err)
 		return sonde_err(err, "cannot prepare program %s for %s: %s", program,
 				 sonde_link_kind_name(kind), strerror(-err));
@@ -266,6 +260,9 @@ int sonde_engine_load(struct sonde_engine *e, const struct sonde_plan *plan, int
 		else
 			l->loaded = true;
 		first = first ? first : err;
+		/* A refusal by the verifier says something of one lens, anything else of all. */
+		if (err && !*sonde_bpflog_verifier())
+			return first;
 	}
 	return first;
 }

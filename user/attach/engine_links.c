@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "target/proc.h"
 
 static const struct {
 	int err;
@@ -19,22 +20,34 @@ static const struct {
 } remedies[] = {
 	{-EPERM, "run as root or with CAP_BPF and CAP_PERFMON"},
 	{-EACCES, "run as root or with CAP_PERFMON"},
-	{-ESRCH, "the process has ended; start sonde again"},
-	{-ENOENT, "the process has ended or the kernel lacks it; see `sonde doctor`"},
-	{-EMFILE, "too many open files: raise `ulimit -n`"},
+	{-ENOENT, "the kernel lacks it; see `sonde doctor`"},
+	{-EMFILE, "raise `ulimit -n`"},
 	{-EOPNOTSUPP, "the kernel cannot; see `sonde doctor`"},
 	{-EINVAL, "the kernel refused the place or the kind of link; see `sonde doctor`"},
 	{-ETIMEDOUT, "the guard child did not answer"},
 };
 
+/* Gone, or a zombie. Anything but a pid (-1, 0) never ends. */
+static bool has_ended(pid_t pid)
+{
+	struct sonde_proc_stat s;
+	int err = pid > 0 ? sonde_proc_stat(pid, &s) : -EINVAL;
+
+	return err == -ESRCH || (!err && (s.state == 'Z' || s.state == 'X'));
+}
+
 int sonde_engine_link_error(int err, const struct sonde_link_request *req)
 {
 	const char *remedy = "see `sonde doctor`";
 
+	if ((err == -ESRCH || err == -ENOENT) && has_ended(req->pid))
+		return sonde_err(ESRCH, "%d has exited while sonde attached to it", req->pid);
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(remedies); i++)
 		if (remedies[i].err == err)
 			remedy = remedies[i].remedy;
-	return sonde_err(err, "cannot attach %s by %s to %s (pid %d): %s; %s", req->program,
+	/* To the callers ESRCH is a target that is gone; this one is not. */
+	return sonde_err(err == -ESRCH ? -EIO : err,
+			 "cannot attach %s by %s to %s (pid %d): %s; %s", req->program,
 			 sonde_link_kind_name(req->kind), req->place ? req->place : "?", req->pid,
 			 strerror(-err), remedy);
 }

@@ -82,6 +82,25 @@ const char *sonde_feature_advice(enum sonde_feature feat, enum sonde_answer answ
 	return sonde_feature_remedy(answer == SONDE_DENIED && !own ? SONDE_FEAT_BPF : feat);
 }
 
+/* What is asked for by way of the kernel's types: without them nothing is known of it. */
+static const bool by_types[SONDE_FEAT__MAX] = {
+	[SONDE_FEAT_SK_STORAGE] = true,	    [SONDE_FEAT_TP_BTF] = true,
+	[SONDE_FEAT_SOCK_LENGTH] = true,    [SONDE_FEAT_SK_DATA_READY] = true,
+	[SONDE_FEAT_ITER_TASK_FILE] = true, [SONDE_FEAT_MM_OWNER] = true,
+};
+
+bool sonde_features_typeless(const struct sonde_features *f, enum sonde_feature feat)
+{
+	return by_types[feat] && f->have[SONDE_FEAT_BTF] == SONDE_NO && f->have[feat] == SONDE_NO;
+}
+
+const char *sonde_features_advice(const struct sonde_features *f, enum sonde_feature feat)
+{
+	if (sonde_features_typeless(f, feat))
+		return "cannot be told without btf, see there";
+	return sonde_feature_advice(feat, f->have[feat]);
+}
+
 const char *sonde_answer_name(enum sonde_answer a)
 {
 	static const char *const names[] = {

@@ -15,10 +15,12 @@ enum sonde_answer { SONDE_NO = 0, SONDE_YES = 1, SONDE_DENIED = 2 };
 
 /*        symbol         name              since   what for                             remedy      */
 #define SONDE_FEATURES(X)                                                                          \
+	X(HOST_PIDS, "host_pids", "2.6.24", "process numbers that are the kernel's",               \
+	  "run sonde on the host, or in a container with `--pid=host`")                               \
 	X(BPF, "bpf", "4.4", "loading any BPF program",                                            \
 	  "run as root or with CAP_BPF and CAP_PERFMON")                                           \
 	X(BTF, "btf", "5.4", "types of this kernel (/sys/kernel/btf/vmlinux)",                     \
-	  "use a kernel built with CONFIG_DEBUG_INFO_BTF")                                         \
+	  "mount /sys, or use a kernel built with CONFIG_DEBUG_INFO_BTF")                          \
 	X(RINGBUF, "ringbuf", "5.8", "the event ring", "use kernel 5.8 or later")                  \
 	X(TASK_STORAGE, "task_storage", "5.11", "per-thread state", "use kernel 5.11 or later")    \
 	X(SK_STORAGE, "sk_storage", "5.11", "per-socket state in tracing programs",                \
@@ -30,7 +32,7 @@ enum sonde_answer { SONDE_NO = 0, SONDE_YES = 1, SONDE_DENIED = 2 };
 	X(TRACEFS, "tracefs", "4.1", "classic (syscall) tracepoints",                              \
 	  "mount -t tracefs tracefs /sys/kernel/tracing")                                          \
 	X(PERF_UPROBE, "perf_uprobe", "4.17", "user probes, one link a site",                      \
-	  "use a kernel with CONFIG_UPROBE_EVENTS")                                                \
+	  "mount /sys, or use a kernel with CONFIG_UPROBE_EVENTS")                                 \
 	X(UPROBE_MULTI, "uprobe_multi", "6.6", "user probes, one link for many sites",             \
 	  "none needed: one perf link a site is used instead")                                     \
 	X(UPROBE_SESSION, "uprobe_session", "6.13", "entry and return in one probe",               \
@@ -70,6 +72,10 @@ const char *sonde_feature_since(enum sonde_feature feat);
 const char *sonde_feature_remedy(enum sonde_feature feat);
 /* What to do about an answer that is not yes: more rights when denied, else the remedy. */
 const char *sonde_feature_advice(enum sonde_feature feat, enum sonde_answer answer);
+/* Is @feat "no" only because the kernel's types, by which it is asked for, cannot be had? */
+bool sonde_features_typeless(const struct sonde_features *f, enum sonde_feature feat);
+/* The advice, knowing the other answers: what stands on the kernel's types needs those first. */
+const char *sonde_features_advice(const struct sonde_features *f, enum sonde_feature feat);
 const char *sonde_answer_name(enum sonde_answer a);
 /* -1 if there is none of that name. */
 int sonde_feature_find(const char *name);

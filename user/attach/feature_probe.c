@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -27,6 +28,17 @@ static int take(int fd)
 		return fd;
 	close(fd);
 	return 0;
+}
+
+/* The first pid namespace's number is fixed: PROC_PID_INIT_INO, include/linux/proc_ns.h. Where the
+ * file is absent there is either no /proc or no other namespace. */
+int sonde_probe_HOST_PIDS(void)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st))
+		return 0;
+	return st.st_ino == 0xEFFFFFFCu ? 0 : -ENOTUNIQ;
 }
 
 int sonde_probe_BPF(void)
@@ -239,8 +251,12 @@ int sonde_probe_MM_OWNER(void)
 /* It wants a callback, which only libbpf's loader can give; libbpf asks for the helper alone. */
 int sonde_probe_FIND_VMA(void)
 {
-	int has = libbpf_probe_bpf_helper(BPF_PROG_TYPE_TRACEPOINT, BPF_FUNC_find_vma, NULL);
+	int has, err = sonde_probe_BPF();
 
+	/* libbpf takes a denial for a yes. */
+	if (err)
+		return err;
+	has = libbpf_probe_bpf_helper(BPF_PROG_TYPE_TRACEPOINT, BPF_FUNC_find_vma, NULL);
 	if (has < 0)
 		return has;
 	return has ? 0 : -ENOENT;

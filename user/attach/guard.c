@@ -109,7 +109,7 @@ static void make_links(struct child *c, struct answer *a)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
 		a->err = -errno;
 	else if (getppid() != c->parent)
-		a->err = -ESRCH;
+		a->err = -EPIPE;
 }
 
 static __attribute__((noreturn)) void child_main(struct child *c)

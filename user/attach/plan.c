@@ -87,8 +87,12 @@ static enum refusal refuse_by_feature(const struct planner *p, enum sonde_featur
 			       sonde_feature_advice(feat, SONDE_DENIED));
 		return REFUSED_DENIED;
 	default:
-		sonde_str_addf(why, "this kernel lacks %s (since %s)", sonde_feature_name(feat),
-			       sonde_feature_since(feat));
+		if (sonde_features_typeless(p->features, feat))
+			sonde_str_addf(why, "%s cannot be used without the kernel's types (btf)",
+				       sonde_feature_name(feat));
+		else
+			sonde_str_addf(why, "this kernel lacks %s (since %s)",
+				       sonde_feature_name(feat), sonde_feature_since(feat));
 		return REFUSED_KERNEL;
 	}
 }

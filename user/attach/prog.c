@@ -14,16 +14,37 @@
 #include "core/file.h"
 #include "core/mem.h"
 
+#define KERNEL_TYPES "/sys/kernel/btf/vmlinux"
+
+/* libbpf looks in further places, but whatever the cause is, it says ESRCH: so the first place is
+ * asked for the cause, and ESRCH, which means a process here, becomes ENOENT. */
+static struct btf *read_kernel_btf(int *err)
+{
+	struct btf *btf = btf__parse(KERNEL_TYPES, NULL);
+
+	*err = btf ? 0 : -errno;
+	if (*err == -ENOENT) {
+		btf = btf__load_vmlinux_btf();
+		*err = btf ? 0 : -ENOENT;
+	}
+	return btf;
+}
+
 struct btf *sonde_kernel_btf(int *err)
 {
 	static struct btf *kernel;
 
-	if (!kernel) {
-		kernel = btf__load_vmlinux_btf();
-		if (!kernel)
-			*err = -errno;
-	}
+	if (!kernel)
+		kernel = read_kernel_btf(err);
 	return kernel;
+}
+
+int sonde_kernel_btf_check(void)
+{
+	int err;
+
+	btf__free(read_kernel_btf(&err));
+	return err;
 }
 
 static int btf_find(const char *prefix, const char *name, uint32_t kind)

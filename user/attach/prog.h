@@ -15,6 +15,8 @@ struct btf;
 /* Types of the running kernel, read once and kept; NULL with *err = -errno when they cannot be had.
  */
 struct btf *sonde_kernel_btf(int *err);
+/* Can they be read once more, now? libbpf reads a copy of its own. 0 or -errno, never -ESRCH. */
+int sonde_kernel_btf_check(void);
 /* BTF id to load a tp_btf program for @event, or an iterator for @target; -ENOENT, -errno. */
 int sonde_btf_tracepoint_id(const char *event);
 int sonde_btf_iter_id(const char *target);

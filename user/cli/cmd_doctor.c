@@ -52,7 +52,7 @@ static void print_features(const struct sonde_features *f)
 			printf(LABEL "%s %s: %s (since Linux %s); %s\n", "",
 			       sonde_feature_name(feat), sonde_answer_name(f->have[i]),
 			       sonde_feature_what(feat), sonde_feature_since(feat),
-			       sonde_feature_advice(feat, f->have[i]));
+			       sonde_features_advice(f, feat));
 	}
 }
 
@@ -82,8 +82,12 @@ static int print_target(const struct sonde_target *t)
 
 static void print_ready(const struct sonde_session_plan *p)
 {
-	const char *sep = " (";
+	const char *sep = " (", *missing = sonde_doctor_missing(&p->features);
 
+	if (missing) {
+		printf("Ready: NO, %s is missing (see features). Nothing attached.\n", missing);
+		return;
+	}
 	printf("Ready: %s", p->plan.degraded ? "DEGRADED" : "OK");
 	for (size_t i = 0; i < p->plan.n; i++) {
 		if (!p->plan.items[i].degraded)

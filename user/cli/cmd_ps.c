@@ -88,8 +88,11 @@ static int gather(struct ps_list *list, bool all)
 	pid_t *pids sonde_autofree = NULL;
 	enum sonde_log_level level = sonde_log_get_level();
 	size_t n = 0;
-	int err = sonde_proc_all(&pids, &n);
+	int err = sonde_proc_mounted();
 
+	if (err)
+		return err;
+	err = sonde_proc_all(&pids, &n);
 	sonde_log_set_level(SONDE_LOG_NONE);
 	for (size_t i = 0; i < n && !err; i++) {
 		struct sonde_proc_stat st;

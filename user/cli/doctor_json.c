@@ -12,6 +12,17 @@
 #include "core/err.h"
 #include "core/mem.h"
 
+const char *sonde_doctor_missing(const struct sonde_features *f)
+{
+	static const enum sonde_feature needed[] = {SONDE_FEAT_HOST_PIDS, SONDE_FEAT_BPF,
+						    SONDE_FEAT_BTF};
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(needed); i++)
+		if (f->have[needed[i]] == SONDE_NO)
+			return sonde_feature_name(needed[i]);
+	return NULL;
+}
+
 static json_t *features_json(const struct sonde_features *f)
 {
 	json_t *o = json_object();
@@ -24,7 +35,7 @@ static json_t *features_json(const struct sonde_features *f)
 					      sonde_answer_name(f->have[i]), "what",
 					      sonde_feature_what(feat), "since",
 					      sonde_feature_since(feat), "remedy",
-					      sonde_feature_advice(feat, f->have[i])));
+					      sonde_features_advice(f, feat)));
 	}
 	return o;
 }
@@ -89,7 +100,10 @@ static int add_plan(json_t *root, const struct sonde_session_opts *opts,
 			    json_pack("{s:I, s:I}", "breakpoint_bytes", (json_int_t)w.sites,
 				      "private_text_pages", (json_int_t)w.pages));
 	json_object_set_new(root, "not_visible", blind_json(opts));
-	json_object_set_new(root, "ready", json_string(p->plan.degraded ? "degraded" : "ok"));
+	json_object_set_new(root, "ready",
+			    json_string(sonde_doctor_missing(&p->features) ? "no"
+					: p->plan.degraded		   ? "degraded"
+									   : "ok"));
 	return 0;
 }
 

@@ -10,4 +10,7 @@
 int sonde_doctor_json(const struct sonde_features *f, const struct sonde_session_opts *opts,
 		      const struct sonde_session_plan *p);
 
+/* The feature without which nothing can be attached here, or NULL. */
+const char *sonde_doctor_missing(const struct sonde_features *f);
+
 #endif

@@ -7,11 +7,20 @@
 #include <time.h>
 
 #include "core/clock.h"
+#include "core/err.h"
 #include "core/file.h"
 #include "core/mem.h"
 #include "target/proc.h"
 
 #define PF_KTHREAD 0x00200000u /* include/linux/sched.h */
+
+int sonde_proc_mounted(void)
+{
+	if (!access("/proc/self/stat", F_OK))
+		return 0;
+	return sonde_err(ENOENT, "/proc is not mounted, and all that is known of a process is read "
+				 "there; mount -t proc proc /proc");
+}
 
 static int gone(int err)
 {

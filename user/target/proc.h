@@ -18,6 +18,10 @@ struct sonde_proc_stat {
 	uint64_t start_ticks;
 	bool kernel_thread;	       /* PF_KTHREAD                                               */
 };
+/* Is /proc there, and of our own pid namespace? Without it every process looks gone. 0 or -errno
+ * (logged). */
+int sonde_proc_mounted(void);
+
 /* 0, or -ESRCH (gone), or -errno; nothing logged. */
 int sonde_proc_stat(pid_t pid, struct sonde_proc_stat *out);
 /* The same of a text, for tests and fuzzing: 0 or -EINVAL. */

@@ -11,6 +11,7 @@
 #include "core/mem.h"
 #include "core/str.h"
 #include "sonde/limits.h"
+#include "target/access.h"
 #include "target/proc.h"
 #include "target/select.h"
 #include "target/target.h"
@@ -42,13 +43,28 @@ static bool is_running(pid_t pid)
 	return !sonde_proc_stat(pid, &s) && !s.kernel_thread && s.state != 'Z' && s.state != 'X';
 }
 
+/* One of many that the system keeps from us must not keep the others from us. */
+static bool pass_over(pid_t pid)
+{
+	struct sonde_proc_stat s;
+	char why[256];
+
+	if (!is_running(pid))
+		return true;
+	if (!sonde_access_denied(pid) || sonde_proc_stat(pid, &s))
+		return false;
+	sonde_access_denial(why, sizeof(why));
+	sonde_warn("%d (%s) is left out: it %s", pid, s.comm, why);
+	return true;
+}
+
 /* @named: the user gave this pid, so that its failure is the answer; else it is passed over. */
 static int open_one(struct sonde_target_list *list, pid_t pid, bool named, bool is_child)
 {
 	struct sonde_target t;
 	int err;
 
-	if (sonde_target_list_find(list, pid) >= 0 || (!named && !is_running(pid)))
+	if (sonde_target_list_find(list, pid) >= 0 || (!named && pass_over(pid)))
 		return 0;
 	if (list->n >= SONDE_MAX_TARGETS)
 		return sonde_err(E2BIG, "more than %d processes; observe fewer, or name them by -p",
@@ -102,6 +118,14 @@ static int collect_pids(const struct sonde_target_query *q, struct sonde_pids *p
 	return err;
 }
 
+static int none_left(const struct sonde_pids *pids)
+{
+	for (size_t i = 0; i < pids->n; i++)
+		if (sonde_access_denied(pids->p[i]))
+			return sonde_err(EACCES, "none of the processes asked for may be observed");
+	return sonde_err(ESRCH, "none of the processes asked for is running any more");
+}
+
 int sonde_target_select(const struct sonde_target_query *q, struct sonde_target_list *out)
 {
 	struct sonde_target_list list = {0};
@@ -111,14 +135,16 @@ int sonde_target_select(const struct sonde_target_query *q, struct sonde_target_
 	if (!q->n_pids && !q->name && !q->unit && !q->cgroup)
 		return sonde_err(EINVAL, "no process named; say -p PID, -n NAME, --unit UNIT or "
 					 "--cgroup PATH");
-	err = collect_pids(q, &pids);
+	err = sonde_proc_mounted();
+	if (!err)
+		err = collect_pids(q, &pids);
 	if (!err)
 		err = open_all(&list, q->pids, q->n_pids, true, false);
 	if (!err)
 		err = open_all(&list, pids.p, pids.n, q->name != NULL, false);
-	sonde_pids_fini(&pids);
 	if (!err && !list.n)
-		err = sonde_err(ESRCH, "none of the processes asked for is running any more");
+		err = none_left(&pids);
+	sonde_pids_fini(&pids);
 	if (!err && q->children)
 		err = open_children(&list);
 	if (err)

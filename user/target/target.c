@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "target/access.h"
 #include "target/allocator.h"
 #include "target/daemon.h"
 #include "target/elf.h"
@@ -37,8 +38,10 @@ static int check_state(pid_t pid, struct sonde_proc_stat *s)
 {
 	int err = sonde_proc_stat(pid, s);
 
-	if (err == -ESRCH)
-		return sonde_err(ESRCH, "no process has pid %d", pid);
+	if (err == -ESRCH) {
+		err = sonde_proc_mounted();
+		return err ? err : sonde_err(ESRCH, "no process has pid %d", pid);
+	}
 	if (err)
 		return sonde_err(err, "cannot read /proc/%d/stat: %s", pid, strerror(-err));
 	if (s->kernel_thread)
@@ -53,6 +56,15 @@ static int check_state(pid_t pid, struct sonde_proc_stat *s)
 	return check_leader(pid);
 }
 
+/* A process that went is told from one that could not be read. */
+static int read_error(int err, const char *what, const struct sonde_target *t)
+{
+	if (err == -ESRCH || err == -ENOENT)
+		return sonde_err(ESRCH, "%d (%s) has exited", t->pid, t->comm);
+	return sonde_err(err, "cannot read /proc/%d/%s: %s%s", t->pid, what, strerror(-err),
+			 err == -EACCES || err == -EPERM ? "; run as root" : "");
+}
+
 static int read_exe(struct sonde_target *t)
 {
 	char link[64], path[PATH_MAX];
@@ -60,13 +72,14 @@ static int read_exe(struct sonde_target *t)
 
 	snprintf(link, sizeof(link), "/proc/%d/exe", t->pid);
 	n = readlink(link, path, sizeof(path) - 1);
-	if (n < 0 && (errno == EACCES || errno == EPERM))
-		return sonde_err(EACCES,
-				 "%d (%s) belongs to another user; run sonde as root, or as that "
-				 "user with --passive",
-				 t->pid, t->comm);
+	if (n < 0 && (errno == EACCES || errno == EPERM)) {
+		char why[256];
+
+		sonde_access_denial(why, sizeof(why));
+		return sonde_err(EACCES, "%d (%s) %s", t->pid, t->comm, why);
+	}
 	if (n < 0)
-		return sonde_err(ESRCH, "%d (%s) has exited", t->pid, t->comm);
+		return read_error(-errno, "exe", t);
 	path[n] = '\0';
 	t->exe = strdup(path);
 	if (!t->exe)
@@ -100,9 +113,7 @@ static int read_allocator(struct sonde_target *t)
 	int err = sonde_modules_read(t->pid, &mods);
 
 	if (err)
-		return err == -ESRCH ? sonde_err(ESRCH, "%d (%s) has exited", t->pid, t->comm)
-				     : sonde_err(err, "cannot read /proc/%d/maps: %s; run as root",
-						 t->pid, strerror(-err));
+		return read_error(err, "maps", t);
 	err = sonde_allocator_detect(t->pid, &mods, &t->allocator, &module, t->allocator_version,
 				     sizeof(t->allocator_version));
 	sonde_modules_fini(&mods);
@@ -120,10 +131,20 @@ static int read_details(struct sonde_target *t)
 	return err ? err : read_allocator(t);
 }
 
+static int check_same(const struct sonde_target *t)
+{
+	struct sonde_proc_stat again;
+	int err = sonde_proc_stat(t->pid, &again);
+
+	if (!err && again.start_ticks != t->start_ticks)
+		err = -ESRCH;
+	return err ? read_error(err, "stat", t) : 0;
+}
+
 int sonde_target_open(struct sonde_target *out, pid_t pid)
 {
 	struct sonde_target t = {.pid = pid, .pidfd = -1};
-	struct sonde_proc_stat s, again;
+	struct sonde_proc_stat s;
 	int err = pid > 0 ? check_state(pid, &s) : sonde_err(ESRCH, "%d is not a pid", pid);
 
 	if (err)
@@ -135,8 +156,8 @@ int sonde_target_open(struct sonde_target *out, pid_t pid)
 		err = sonde_err(errno, "cannot hold on to %d (%s): %s", pid, s.comm,
 				strerror(errno));
 	/* The pidfd must be of the process that was looked at, not of a later one. */
-	if (!err && (sonde_proc_stat(pid, &again) || again.start_ticks != s.start_ticks))
-		err = sonde_err(ESRCH, "%d (%s) has exited", pid, s.comm);
+	if (!err)
+		err = check_same(&t);
 	if (!err)
 		err = read_details(&t);
 	if (err)

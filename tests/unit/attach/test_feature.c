@@ -46,6 +46,25 @@ static void test_probe_answers_all(void **state)
 	}
 }
 
+/* "Use a newer kernel" is wrong advice where only the kernel's types are missing. */
+static void test_typeless(void **state)
+{
+	struct sonde_features f = {};
+
+	(void)state;
+	for (int i = 0; i < SONDE_FEAT__MAX; i++)
+		f.have[i] = SONDE_YES;
+	f.have[SONDE_FEAT_SK_STORAGE] = f.have[SONDE_FEAT_UPROBE_MULTI] = SONDE_NO;
+	assert_non_null(strstr(sonde_features_advice(&f, SONDE_FEAT_SK_STORAGE), "5.11"));
+	f.have[SONDE_FEAT_BTF] = SONDE_NO;
+	assert_true(sonde_features_typeless(&f, SONDE_FEAT_SK_STORAGE));
+	assert_null(strstr(sonde_features_advice(&f, SONDE_FEAT_SK_STORAGE), "5.11"));
+	assert_false(sonde_features_typeless(&f, SONDE_FEAT_UPROBE_MULTI));
+	assert_non_null(strstr(sonde_features_advice(&f, SONDE_FEAT_BTF), "DEBUG_INFO_BTF"));
+	f.have[SONDE_FEAT_SK_STORAGE] = SONDE_DENIED;
+	assert_false(sonde_features_typeless(&f, SONDE_FEAT_SK_STORAGE));
+}
+
 static void test_link_kinds(void **state)
 {
 	(void)state;
@@ -73,6 +92,7 @@ int main(void)
 		cmocka_unit_test(test_every_row_is_filled),
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_probe_answers_all),
+		cmocka_unit_test(test_typeless),
 		cmocka_unit_test(test_link_kinds),
 	};
 
