@@ -217,6 +217,27 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 	"$SONDE" report "$mnt/x.sonde" >/dev/null
 }
 
+@test "a file size limit while recording: 1, and what was written opens" {
+	idle
+	local f=$BATS_TEST_TMPDIR/limited.sonde status=0
+	(ulimit -f 400 && exec "$SONDE" record -p "$IDLE_PID" -o "$f" -i 10ms -d 120s) \
+		>/dev/null 2>"$BATS_TEST_TMPDIR/e" || status=$?
+	equal 1 "$status" "exit status"
+	equal 1 "$(grep -c 'file size limit' "$BATS_TEST_TMPDIR/e")" "sentences on it"
+	"$SONDE" report "$f" >/dev/null
+	# Too little for even an empty recording.
+	status=0
+	(ulimit -f 4 && exec "$SONDE" record -p "$IDLE_PID" -o "$f.2" -d 1s) 2>"$BATS_TEST_TMPDIR/e" ||
+		status=$?
+	equal 1 "$status" "exit status"
+	[ ! -e "$f.2" ]
+	# A command that is started meets the limit as it would without sonde.
+	(ulimit -f 64 && "$SONDE" stat --lens proc -d 5s -- \
+		bash -c 'head -c 999999 /dev/zero >"$1"; echo "ended with $?" >&2' - "$f.3") \
+		>/dev/null 2>"$BATS_TEST_TMPDIR/e" || true
+	grep -q 'ended with 153' "$BATS_TEST_TMPDIR/e"
+}
+
 @test "a reader that goes away ends the command quietly" {
 	idle
 	"$SONDE" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/r.sonde" -d 500ms -i 100ms

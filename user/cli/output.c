@@ -43,11 +43,27 @@ static ssize_t write_stdout(void *cookie, const char *buf, size_t size)
 	return (ssize_t)done;
 }
 
+static void do_nothing(int sig)
+{
+	(void)sig;
+}
+
+/* A write past a file size limit fails (EFBIG) instead of killing. A handler, for exec resets it: a
+ * command that is started here is killed as it would be elsewhere. What was ignored stays so. */
+static void survive_file_limit(void)
+{
+	struct sigaction act = {.sa_handler = do_nothing, .sa_flags = SA_RESTART}, was;
+
+	if (!sigaction(SIGXFSZ, NULL, &was) && was.sa_handler == SIG_DFL)
+		sigaction(SIGXFSZ, &act, NULL);
+}
+
 void sonde_output_init(void)
 {
 	FILE *out;
 
 	signal(SIGPIPE, SIG_IGN);
+	survive_file_limit();
 	/* Where a descriptor was closed, open() returns it; unreadable and unwritable, so that
 	 * using it fails as it should instead of reaching a BPF map or a recording. */
 	for (int fd = open("/dev/null", O_PATH); fd >= 0; fd = open("/dev/null", O_PATH)) {

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* First thing in main: SIGPIPE becomes EPIPE, and fds 0 to 2 are never something else. */
+/* First thing in main: SIGPIPE becomes EPIPE, SIGXFSZ EFBIG, and fds 0 to 2 are never something else. */
 void sonde_output_init(void);
 /* From here on a reader that goes away is an error of stdout that the command must see, since it
  * has something to let go of first. Without this the process ends at once, exit code 0. */
