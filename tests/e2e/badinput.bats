@@ -188,6 +188,24 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 	"$SONDE" report "$f" >/dev/null
 }
 
+@test "a recording that another sonde writes is not replaced, and one that is taken away ends: 1" {
+	idle
+	local f=$BATS_TEST_TMPDIR/two.sonde status=0
+	TARGET_PID=$IDLE_PID
+	record_begin "$f"
+	refuses 1 "two.sonde.*another sonde" record -p "$IDLE_PID" -o "$f" -d 200ms --overwrite
+	sonde_finish
+	equal 1 "$(sqlite3 "$f" "SELECT value FROM meta WHERE key = 'complete'")" "the first: complete"
+	"$SONDE" record -p "$IDLE_PID" -o "$f" -d 200ms --overwrite # it is done, and let go of
+	f=$BATS_TEST_TMPDIR/gone.sonde
+	record_begin "$f"
+	rm "$f"
+	wait_for 30 is_gone "$SONDE_PID"
+	wait "$SONDE_PID" || status=$?
+	equal 1 "$status" "exit status of the one whose file is gone"
+	equal 1 "$(grep -c 'gone.sonde.*removed' "$BATS_TEST_TMPDIR/sonde.err")" "sentences on it"
+}
+
 @test "an output that cannot be written: 1, or 4 where it is not permitted" {
 	idle
 	refuses 1 "nowhere" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/nowhere/x.sonde" -d 200ms
