@@ -206,6 +206,46 @@ has_zombie() { [ -n "$(zombie_of "$1")" ]; }
 	equal 1 "$(grep -c 'gone.sonde.*removed' "$BATS_TEST_TMPDIR/sonde.err")" "sentences on it"
 }
 
+@test "an output that is the recording being read: 2, and the recording is left" {
+	idle
+	cd "$BATS_TEST_TMPDIR"
+	"$SONDE" record -p "$IDLE_PID" -o r.sonde -d 500ms -i 100ms
+	"$SONDE" record -p "$IDLE_PID" -o s.sonde -d 500ms -i 100ms
+	ln -s r.sonde link.sonde
+	ln r.sonde hard.sonde
+	local before out
+	before=$(sha256sum <r.sonde)
+	for out in r.sonde ./r.sonde link.sonde hard.sonde "$PWD/r.sonde" r.sonde-wal; do
+		refuses 2 "recording that is read" export r.sonde --to csv -o "$out" --overwrite
+		refuses 2 "recording that is read" report r.sonde -o "$out" --overwrite
+		refuses 2 "recording that is read" compare s.sonde r.sonde -o "$out" --overwrite
+	done
+	[ ! -e r.sonde-wal ]
+	equal "$before" "$(sha256sum <r.sonde)" "the recording"
+}
+
+@test "a file is replaced when all is written, else it is left" {
+	idle
+	cd "$BATS_TEST_TMPDIR"
+	"$SONDE" record -p "$IDLE_PID" -o r.sonde -d 500ms -i 10ms
+	mkdir into
+	echo precious >into/old.csv
+	chmod 640 into/old.csv
+	ln -s old.csv into/link.csv
+	local status=0
+	(ulimit -f 4 && exec "$SONDE" export r.sonde --to csv --series -o into/link.csv --overwrite) 2>e ||
+		status=$?
+	equal 1 "$status" "exit status"
+	equal 1 "$(wc -l <e)" "sentences on stderr"
+	equal precious "$(cat into/old.csv)" "the old file"
+	"$SONDE" export r.sonde --to csv --series -o into/link.csv --overwrite
+	"$SONDE" export r.sonde --to csv --series >want.csv
+	cmp want.csv into/old.csv
+	equal 640 "$(stat -c %a into/old.csv)" mode
+	[ -L into/link.csv ]
+	equal "link.csv old.csv" "$(ls into | xargs)" "files"
+}
+
 @test "an output that cannot be written: 1, or 4 where it is not permitted" {
 	idle
 	refuses 1 "nowhere" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/nowhere/x.sonde" -d 200ms
