@@ -291,6 +291,64 @@ private_pids() { unshare --pid --fork --mount-proc true 2>/dev/null; }
 	"$SONDE" report "$f" >/dev/null
 }
 
+@test "a recording that another sonde writes is not replaced, and one that is taken away ends: 1" {
+	idle
+	local f=$BATS_TEST_TMPDIR/two.sonde status=0
+	TARGET_PID=$IDLE_PID
+	record_begin "$f"
+	refuses 1 "two.sonde.*another sonde" record -p "$IDLE_PID" -o "$f" -d 200ms --overwrite
+	sonde_finish
+	equal 1 "$(sqlite3 "$f" "SELECT value FROM meta WHERE key = 'complete'")" "the first: complete"
+	"$SONDE" record -p "$IDLE_PID" -o "$f" -d 200ms --overwrite # it is done, and let go of
+	f=$BATS_TEST_TMPDIR/gone.sonde
+	record_begin "$f"
+	rm "$f"
+	wait_for 30 is_gone "$SONDE_PID"
+	wait "$SONDE_PID" || status=$?
+	equal 1 "$status" "exit status of the one whose file is gone"
+	equal 1 "$(grep -c 'gone.sonde.*removed' "$BATS_TEST_TMPDIR/sonde.err")" "sentences on it"
+}
+
+@test "an output that is the recording being read: 2, and the recording is left" {
+	idle
+	cd "$BATS_TEST_TMPDIR"
+	"$SONDE" record -p "$IDLE_PID" -o r.sonde -d 500ms -i 100ms
+	"$SONDE" record -p "$IDLE_PID" -o s.sonde -d 500ms -i 100ms
+	ln -s r.sonde link.sonde
+	ln r.sonde hard.sonde
+	local before out
+	before=$(sha256sum <r.sonde)
+	for out in r.sonde ./r.sonde link.sonde hard.sonde "$PWD/r.sonde" r.sonde-wal; do
+		refuses 2 "recording that is read" export r.sonde --to csv -o "$out" --overwrite
+		refuses 2 "recording that is read" report r.sonde -o "$out" --overwrite
+		refuses 2 "recording that is read" compare s.sonde r.sonde -o "$out" --overwrite
+	done
+	[ ! -e r.sonde-wal ]
+	equal "$before" "$(sha256sum <r.sonde)" "the recording"
+}
+
+@test "a file is replaced when all is written, else it is left" {
+	idle
+	cd "$BATS_TEST_TMPDIR"
+	"$SONDE" record -p "$IDLE_PID" -o r.sonde -d 500ms -i 10ms
+	mkdir into
+	echo precious >into/old.csv
+	chmod 640 into/old.csv
+	ln -s old.csv into/link.csv
+	local status=0
+	(ulimit -f 4 && exec "$SONDE" export r.sonde --to csv --series -o into/link.csv --overwrite) 2>e ||
+		status=$?
+	equal 1 "$status" "exit status"
+	equal 1 "$(wc -l <e)" "sentences on stderr"
+	equal precious "$(cat into/old.csv)" "the old file"
+	"$SONDE" export r.sonde --to csv --series -o into/link.csv --overwrite
+	"$SONDE" export r.sonde --to csv --series >want.csv
+	cmp want.csv into/old.csv
+	equal 640 "$(stat -c %a into/old.csv)" mode
+	[ -L into/link.csv ]
+	equal "link.csv old.csv" "$(ls into | xargs)" "files"
+}
+
 @test "an output that cannot be written: 1, or 4 where it is not permitted" {
 	idle
 	refuses 1 "nowhere" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/nowhere/x.sonde" -d 200ms
@@ -318,6 +376,27 @@ private_pids() { unshare --pid --fork --mount-proc true 2>/dev/null; }
 	grep -qiE 'full|no space' "$BATS_TEST_TMPDIR/sonde.err"
 	rm "$mnt/filler"
 	"$SONDE" report "$mnt/x.sonde" >/dev/null
+}
+
+@test "a file size limit while recording: 1, and what was written opens" {
+	idle
+	local f=$BATS_TEST_TMPDIR/limited.sonde status=0
+	(ulimit -f 400 && exec "$SONDE" record -p "$IDLE_PID" -o "$f" -i 10ms -d 120s) \
+		>/dev/null 2>"$BATS_TEST_TMPDIR/e" || status=$?
+	equal 1 "$status" "exit status"
+	equal 1 "$(grep -c 'file size limit' "$BATS_TEST_TMPDIR/e")" "sentences on it"
+	"$SONDE" report "$f" >/dev/null
+	# Too little for even an empty recording.
+	status=0
+	(ulimit -f 4 && exec "$SONDE" record -p "$IDLE_PID" -o "$f.2" -d 1s) 2>"$BATS_TEST_TMPDIR/e" ||
+		status=$?
+	equal 1 "$status" "exit status"
+	[ ! -e "$f.2" ]
+	# A command that is started meets the limit as it would without sonde.
+	(ulimit -f 64 && "$SONDE" stat --lens proc -d 5s -- \
+		bash -c 'head -c 999999 /dev/zero >"$1"; echo "ended with $?" >&2' - "$f.3") \
+		>/dev/null 2>"$BATS_TEST_TMPDIR/e" || true
+	grep -q 'ended with 153' "$BATS_TEST_TMPDIR/e"
 }
 
 @test "a reader that goes away ends the command quietly" {

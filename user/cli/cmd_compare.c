@@ -44,13 +44,13 @@ static int read_side(struct side *side, const char *path)
 static int print(const struct sonde_args *args, struct side *side, const struct sonde_compare *c)
 {
 	FILE *out;
-	int err = sonde_output_open(&out, args->output, args->overwrite);
+	int err = sonde_output_open(&out, args);
 
 	if (err)
 		return err;
 	err = args->json ? sonde_compare_json(out, &side[0].arm, &side[1].arm, c)
 			 : sonde_compare_print(out, &side[0].arm, &side[1].arm, c);
-	return sonde_output_close(&out, args->output, err);
+	return sonde_output_close(&out, args, err);
 }
 
 static int run_compare(const struct sonde_args *args)

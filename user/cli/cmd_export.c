@@ -51,10 +51,10 @@ static int run_export(const struct sonde_args *args)
 	if (!err)
 		err = sonde_read_open(args, &r, &filter);
 	if (!err)
-		err = sonde_output_open(&out, args->output, args->overwrite);
+		err = sonde_output_open(&out, args);
 	if (!err) {
 		err = export_to(args, r, &filter, out);
-		err = sonde_output_close(&out, args->output, err);
+		err = sonde_output_close(&out, args, err);
 	}
 	sonde_reader_free(&r);
 	return err;

@@ -8,12 +8,12 @@
 static int print_report(const struct sonde_args *args, struct sonde_report *rep)
 {
 	FILE *out;
-	int err = sonde_output_open(&out, args->output, args->overwrite);
+	int err = sonde_output_open(&out, args);
 
 	if (err)
 		return err;
 	err = sonde_report_print(rep, out);
-	return sonde_output_close(&out, args->output, err);
+	return sonde_output_close(&out, args, err);
 }
 
 static int run_report(const struct sonde_args *args)

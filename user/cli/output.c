@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/output.h"
@@ -43,11 +42,27 @@ static ssize_t write_stdout(void *cookie, const char *buf, size_t size)
 	return (ssize_t)done;
 }
 
+static void do_nothing(int sig)
+{
+	(void)sig;
+}
+
+/* A write past a file size limit fails (EFBIG) instead of killing. A handler, for exec resets it: a
+ * command that is started here is killed as it would be elsewhere. What was ignored stays so. */
+static void survive_file_limit(void)
+{
+	struct sigaction act = {.sa_handler = do_nothing, .sa_flags = SA_RESTART}, was;
+
+	if (!sigaction(SIGXFSZ, NULL, &was) && was.sa_handler == SIG_DFL)
+		sigaction(SIGXFSZ, &act, NULL);
+}
+
 void sonde_output_init(void)
 {
 	FILE *out;
 
 	signal(SIGPIPE, SIG_IGN);
+	survive_file_limit();
 	/* Where a descriptor was closed, open() returns it; unreadable and unwritable, so that
 	 * using it fails as it should instead of reaching a BPF map or a recording. */
 	for (int fd = open("/dev/null", O_PATH); fd >= 0; fd = open("/dev/null", O_PATH)) {
@@ -95,44 +110,4 @@ void sonde_say(const char *fmt, ...)
 	vfprintf(stderr, fmt, ap);
 	fputc('\n', stderr);
 	va_end(ap);
-}
-
-int sonde_output_open(FILE **out, const char *path, int overwrite)
-{
-	struct stat st;
-	FILE *f;
-
-	if (!path || !strcmp(path, "-")) {
-		*out = stdout;
-		return 0;
-	}
-	f = fopen(path, overwrite ? "we" : "wxe");
-	if (!f && errno == EEXIST && !stat(path, &st) && !S_ISREG(st.st_mode))
-		f = fopen(path, "we"); /* a pipe or a device has nothing to lose */
-	if (!f && errno == EEXIST)
-		return sonde_err(EEXIST, "%s exists; --overwrite replaces it", path);
-	if (!f)
-		return sonde_err(errno, "cannot write to %s: %s", path, strerror(errno));
-	*out = f;
-	return 0;
-}
-
-int sonde_output_close(FILE **out, const char *path, int err)
-{
-	FILE *f = *out;
-	bool bad;
-	int cause;
-
-	*out = NULL;
-	if (f == stdout) {
-		cause = sonde_output_flush();
-		return err ? err : cause;
-	}
-	bad = ferror(f);
-	errno = 0;
-	bad |= fclose(f) == EOF;
-	cause = err < 0 ? -err : errno ? errno : EIO;
-	if (!bad)
-		return err;
-	return sonde_err(cause, "cannot write to %s: %s", path, strerror(cause));
 }

@@ -8,7 +8,10 @@
 
 #include <stdio.h>
 
-/* First thing in main: SIGPIPE becomes EPIPE, and fds 0 to 2 are never something else. */
+#include "cli/args.h"
+
+/* First thing in main: SIGPIPE becomes EPIPE, SIGXFSZ EFBIG, and fds 0 to 2 are never something
+ * else. */
 void sonde_output_init(void);
 /* From here on a reader that goes away is an error of stdout that the command must see, since it
  * has something to let go of first. Without this the process ends at once, exit code 0. */
@@ -22,13 +25,14 @@ int sonde_output_finish(int err);
 void sonde_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * Open what -o names for writing: NULL or "-" is stdout. Without @overwrite an existing file is
- * left alone. 0 or -errno (logged).
+ * Open what -o names for writing: nothing or "-" is stdout. Without --overwrite an existing file is
+ * left alone; with it the file is replaced only when all is written. A file that the command reads
+ * (args->words) is refused. One at a time. 0 or -errno (logged).
  */
-int sonde_output_open(FILE **out, const char *path, int overwrite);
+int sonde_output_open(FILE **out, const struct sonde_args *args);
 /* @err: how the work went; returned as it is when nothing is wrong with the file. Who writes to a
  * stream leaves its failure to whoever opened it, so that is said here, once. 0 or -errno (logged).
  */
-int sonde_output_close(FILE **out, const char *path, int err);
+int sonde_output_close(FILE **out, const struct sonde_args *args, int err);
 
 #endif

@@ -37,6 +37,8 @@ static const char *parse_fraction(const char *s, uint64_t *ns)
 	return s;
 }
 
+/* -EINVAL: not a time. -ERANGE: one, but a recording's signed nanoseconds since 1970 end before it.
+ */
 static int parse_rfc3339(const char *s, uint64_t *out_ns)
 {
 	struct tm tm = {0}, check;
@@ -59,8 +61,8 @@ static int parse_rfc3339(const char *s, uint64_t *out_ns)
 	if (parse_zone(parse_fraction(s + end, &fraction), &zone))
 		return -EINVAL;
 	t -= zone * 60;
-	if (t < 0)
-		return -EINVAL;
+	if (t < 0 || (uint64_t)t >= INT64_MAX / SONDE_NS_PER_SEC)
+		return -ERANGE;
 	*out_ns = (uint64_t)t * SONDE_NS_PER_SEC + fraction;
 	return 0;
 }
@@ -68,13 +70,19 @@ static int parse_rfc3339(const char *s, uint64_t *out_ns)
 int sonde_reader_parse_time(const struct sonde_reader *r, const char *s, uint64_t *out_ns)
 {
 	uint64_t back;
+	int err;
 
 	if (s[0] == '-' && !sonde_parse_duration(s + 1, &back)) {
 		*out_ns = back < r->end_ns ? r->end_ns - back : 0;
 		return 0;
 	}
-	if (!parse_rfc3339(s, out_ns))
+	err = parse_rfc3339(s, out_ns);
+	if (!err)
 		return 0;
+	if (err == -ERANGE)
+		return sonde_err(
+			EINVAL,
+			"'%s' is out of range: recordings hold times from 1970 to April 2262", s);
 	return sonde_err(EINVAL,
 			 "'%s' is not a time: give -1h (before the recording's end) or "
 			 "2026-11-30T17:28:47Z",

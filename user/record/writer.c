@@ -10,11 +10,8 @@
  * in the loop that drains the event ring would lose events.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "core/err.h"
 #include "core/log.h"
@@ -33,13 +30,20 @@ static const char *const statements[] = {
 #undef SQL
 };
 
+static void stop(struct sonde_writer *w, int err)
+{
+	w->failed = -err;
+	sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+	w->in_txn = false;
+}
+
 static int fail(struct sonde_writer *w, int code)
 {
 	char when[40];
 
 	if (w->failed)
 		return w->failed;
-	w->failed = -sonde_db_errno(code);
+	stop(w, sonde_db_errno(code));
 	if (w->last_tick_ns)
 		sonde_fmt_rfc3339(when, sizeof(when), w->last_tick_ns);
 	sonde_err(w->failed, "recording to %s stopped: %s; %s%s%s", w->path, sonde_db_cause(code),
@@ -48,9 +52,19 @@ static int fail(struct sonde_writer *w, int code)
 		  w->failed == -ENOSPC ? " is kept; free space, or bound the file with --max-size"
 		  : w->last_tick_ns    ? " is kept"
 				       : "");
-	sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
-	w->in_txn = false;
 	return w->failed;
+}
+
+/* Going on would fill a file that nobody finds, or that is another's by now. */
+static int check_file(struct sonde_writer *w)
+{
+	if (w->failed || sonde_writer_has_file(w))
+		return w->failed;
+	stop(w, ESTALE);
+	return sonde_err(
+		ESTALE,
+		"recording to %s stopped: the file was removed, renamed or replaced meanwhile",
+		w->path);
 }
 
 static int run(struct sonde_writer *w, enum sonde_writer_statement st)
@@ -219,8 +233,10 @@ static int hook_tick(void *ctx, uint64_t ts_ns)
 {
 	struct sonde_writer *w = ctx;
 	int64_t utc = sonde_writer_utc(w, ts_ns);
-	int err;
+	int err = check_file(w);
 
+	if (err)
+		return err;
 	sqlite3_bind_int64(w->st[SONDE_ST_TICK], 1, utc);
 	sqlite3_bind_int64(w->st[SONDE_ST_TICK], 2, (int64_t)w->stats.spans_seen);
 	sqlite3_bind_int64(w->st[SONDE_ST_TICK], 3, (int64_t)w->stats.spans_stored);
@@ -236,8 +252,10 @@ static int hook_tick(void *ctx, uint64_t ts_ns)
 static int hook_end(void *ctx, const struct sonde_meta *meta)
 {
 	struct sonde_writer *w = ctx;
-	int err = put_all_meta(w, meta);
+	int err = check_file(w);
 
+	if (!err)
+		err = put_all_meta(w, meta);
 	if (!err)
 		err = put_meta_u64(w, "recording.spans_seen", w->stats.spans_seen);
 	if (!err)
@@ -248,58 +266,6 @@ static int hook_end(void *ctx, const struct sonde_meta *meta)
 		err = commit(w);
 	w->ended = !err;
 	return err;
-}
-
-static const char *const companions[] = {"-wal", "-shm", "-journal"};
-
-/* SQLite would replay a log that an earlier recording of this name left behind. */
-static int clear_companions(const char *path, bool overwrite)
-{
-	char name[PATH_MAX];
-
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(companions); i++) {
-		snprintf(name, sizeof(name), "%s%s", path, companions[i]);
-		if (access(name, F_OK))
-			continue;
-		if (!overwrite)
-			return sonde_err(
-				EEXIST,
-				"will not record to %s: %s is left from an earlier recording; "
-				"remove it or choose another name",
-				path, name);
-		if (unlink(name))
-			return sonde_err(errno, "cannot replace %s: %s", name, strerror(errno));
-	}
-	return 0;
-}
-
-/* 0600: query texts and client addresses are nobody else's business. */
-static int create_file(const char *path, bool overwrite)
-{
-	struct stat st;
-	int fd, err;
-
-	if (!lstat(path, &st)) {
-		if (!overwrite)
-			return sonde_err(
-				EEXIST,
-				"will not record to %s: the file exists; choose another name or "
-				"give --overwrite",
-				path);
-		if (!S_ISREG(st.st_mode))
-			return sonde_err(EEXIST, "will not replace %s: it is not a regular file",
-					 path);
-		if (unlink(path))
-			return sonde_err(errno, "cannot replace %s: %s", path, strerror(errno));
-	}
-	err = clear_companions(path, overwrite);
-	if (err)
-		return err;
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return sonde_err(errno, "cannot create recording %s: %s", path, strerror(errno));
-	close(fd);
-	return 0;
 }
 
 static int open_db(struct sonde_writer *w)
@@ -338,6 +304,8 @@ static void free_writer(struct sonde_writer *w)
 	for (int i = 0; i < SONDE_ST__MAX; i++)
 		sqlite3_finalize(w->st[i]);
 	sqlite3_close(w->db);
+	if (w->fd >= 0)
+		close(w->fd);
 	sonde_intern_fini(&w->names);
 	sonde_intern_fini(&w->series);
 	sonde_idset_fini(&w->fingerprints);
@@ -367,6 +335,7 @@ static struct sonde_writer *new_writer(const char *path, const struct sonde_writ
 
 	if (!w)
 		return NULL;
+	w->fd = -1;
 	w->opts = *opts;
 	w->clock_given = opts->clock.mono_ns || opts->clock.real_ns;
 	w->clock = w->clock_given ? opts->clock : sonde_clockpair_now();
@@ -387,10 +356,10 @@ int sonde_writer_open(struct sonde_writer **out, const char *path,
 
 	if (!w)
 		return sonde_err(ENOMEM, "cannot start recording %s: out of memory", path);
-	err = create_file(path, opts->overwrite);
+	err = sonde_writer_create(w);
 	if (!err) {
 		err = open_db(w);
-		if (err)
+		if (err && sonde_writer_has_file(w))
 			unlink(path);
 	}
 	if (err) {
@@ -415,11 +384,8 @@ void sonde_writer_stats(const struct sonde_writer *w, struct sonde_writer_stats 
  * still has it open keeps SQLite from that: then it stays in WAL mode, which reads as well. */
 static int finish_file(struct sonde_writer *w)
 {
-	sonde_autoclose int fd = -1;
-
 	sqlite3_exec(w->db, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
-	fd = open(w->path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fsync(fd))
+	if (fsync(w->fd))
 		return sonde_err(errno, "recording %s may be incomplete on disk: %s", w->path,
 				 strerror(errno));
 	return 0;

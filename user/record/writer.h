@@ -36,11 +36,12 @@ struct sonde_writer_opts {
 
 struct sonde_writer;
 
-/* Create @path. 0 or -errno (logged): -EEXIST where there is a file already. Free with close. */
+/* Create @path. 0 or -errno (logged): -EEXIST where there is a file already, -EBUSY where another
+ * writer is at it. Free with close. */
 int sonde_writer_open(struct sonde_writer **out, const char *path,
 		      const struct sonde_writer_opts *opts);
-/* Owned by @w. A hook fails with -ENOSPC where the disk is full, -EIO where it fails (logged once).
- */
+/* Owned by @w. A hook fails with -ENOSPC where the disk is full, -EIO where it fails, -ESTALE where
+ * the file was taken away (logged once). */
 const struct sonde_visitor *sonde_writer_visitor(struct sonde_writer *w);
 /*
  * Finish and free. After `end` the recording is complete and one plain file; without it, it stays

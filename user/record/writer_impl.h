@@ -55,6 +55,7 @@ struct sonde_slow {
 
 struct sonde_writer {
 	char *path;
+	int fd; /* holds the lock on the file; see writer_file.c */
 	struct sonde_writer_opts opts;
 	struct sonde_clockpair clock;
 	struct sonde_visitor visitor;
@@ -92,6 +93,11 @@ int sonde_writer_name(struct sonde_writer *w, const char *s, int64_t *id);
 /* A note by the writer itself. */
 int sonde_writer_own_note(struct sonde_writer *w, uint64_t ts_ns, enum sonde_note_level level,
 			  const char *what, const char *remedy);
+
+/* Create w->path, or replace it where that is wanted, and lock it. 0 or -errno (logged). */
+int sonde_writer_create(struct sonde_writer *w);
+/* Is the file still there by its name? */
+bool sonde_writer_has_file(const struct sonde_writer *w);
 
 /* The hooks, one file each subject. */
 int sonde_writer_metric(void *ctx, const struct sonde_metric *m);

@@ -249,6 +249,13 @@ static void test_times_as_typed(void **state)
 		{"30s", 0},
 		{"", 0},
 		{"2026-11-30T17:28:30Zz", 0},
+		/* The last second that fits signed nanoseconds whole, and what would wrap around.
+		 */
+		{"2262-04-11T23:47:15.5Z", 9223372035500000000},
+		{"2262-04-11T23:47:16Z", 0},
+		{"2300-01-01T00:00:00Z", 0},
+		{"9999-12-31T23:59:59Z", 0},
+		{"1969-12-31T23:59:59Z", 0},
 	};
 	const char *path = fix_path("when");
 	struct sonde_reader *r = NULL;

@@ -117,6 +117,83 @@ static void test_existing_file_is_kept(void **state)
 	fix_remove(path);
 }
 
+/* A second recorder leaves the first alone until it is done, and may have the name then. */
+static void test_two_writers(void **state)
+{
+	const char *path = fix_path("two");
+	struct sonde_writer_opts opts = {.overwrite = true};
+	struct sonde_writer *first = NULL, *second = NULL;
+	struct fix_log log;
+
+	(void)state;
+	fix_remove(path);
+	assert_int_equal(sonde_writer_open(&first, path, &opts), 0);
+	assert_int_equal(fix_push(sonde_writer_visitor(first), 5, false), 0);
+	assert_int_equal(sonde_writer_open(&second, path, &opts), -EBUSY);
+	assert_null(second);
+	assert_int_equal(
+		sonde_visit(sonde_writer_visitor(first), tick, FIX_MONO + 6 * SONDE_NS_PER_SEC), 0);
+	assert_int_equal(sonde_writer_close(&first), 0);
+	fix_log_init(&log);
+	visit(path, &log);
+	assert_int_equal(log.n_ticks, 6);
+	fix_log_fini(&log);
+	assert_int_equal(sonde_writer_open(&second, path, &opts), 0);
+	assert_int_equal(sonde_writer_close(&second), 0);
+	fix_remove(path);
+}
+
+/* How the file of a recorder is taken away: removed, renamed, replaced by another. */
+static void take_away(const char *path, const char *other, int how)
+{
+	if (how == 0)
+		assert_int_equal(unlink(path), 0);
+	if (how == 1)
+		assert_int_equal(rename(path, other), 0);
+	if (how == 2) {
+		fclose(fopen(other, "w"));
+		assert_int_equal(rename(other, path), 0);
+	}
+}
+
+/* Noticed at the next tick or at the end; what has the name by then is left alone. */
+static void test_file_taken_away(void **state)
+{
+	const char *path = fix_path("away");
+	char other[300], said[512];
+	struct stat st;
+
+	(void)state;
+	snprintf(other, sizeof(other), "%s.other", path);
+	for (int i = 0; i < 6; i++) {
+		struct sonde_writer_opts opts = {0};
+		struct sonde_writer *w = NULL;
+		const struct sonde_visitor *v;
+		FILE *err_out;
+		int saved, err;
+
+		fix_remove(path);
+		assert_int_equal(sonde_writer_open(&w, path, &opts), 0);
+		v = sonde_writer_visitor(w);
+		assert_int_equal(fix_push(v, 5, false), 0);
+		take_away(path, other, i % 3);
+		saved = capture_begin(&err_out);
+		err = i < 3 ? sonde_visit(v, tick, FIX_MONO + 6 * SONDE_NS_PER_SEC)
+			    : sonde_visit(v, end, NULL);
+		assert_int_equal(sonde_visit(v, end, NULL), -ESTALE);
+		sonde_writer_close(&w);
+		capture_end(saved, err_out, said, sizeof(said));
+		assert_int_equal(err, -ESTALE);
+		assert_non_null(strstr(said, "removed, renamed or replaced"));
+		assert_string_equal(strchr(said, '\n'), "\n");
+		assert_int_equal(stat(path, &st), i % 3 == 2 ? 0 : -1);
+		if (i % 3 == 2)
+			assert_int_equal(st.st_size, 0);
+		unlink(other);
+	}
+	fix_remove(path);
+}
+
 /* A log of a recording that is gone would be replayed into the new one. */
 static void test_stale_log_is_refused(void **state)
 {
@@ -461,6 +538,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kill_9),
 		cmocka_unit_test(test_existing_file_is_kept),
+		cmocka_unit_test(test_two_writers),
+		cmocka_unit_test(test_file_taken_away),
 		cmocka_unit_test(test_stale_log_is_refused),
 		cmocka_unit_test(test_finished_is_one_private_file),
 		cmocka_unit_test(test_full_disk),
