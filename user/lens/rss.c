@@ -233,7 +233,8 @@ const struct sonde_lens sonde_lens_rss = {
 	.id = SONDE_LENS_RSS,
 	.name = "rss",
 	.summary = "resident memory and its parts over time",
-	.overhead = "reads of /proc a tick, about 60 us; every 10 s the mappings, 20 ms a GiB of "
+	.overhead = "reads of /proc a tick, about 60 us; the mappings, for a thousandth of the "
+		    "time at most, 20 ms a GiB of "
 		    "small pages, off above 50 ms (--ledger); nothing is attached",
 	.blind_spots = "what happened between two readings; within a mapping whose memory is whose",
 	.metrics = metrics,

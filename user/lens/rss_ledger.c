@@ -14,7 +14,7 @@
 #include "target/smaps.h"
 
 #define AUTO_MAX_NS   (50 * SONDE_NS_PER_MS)
-#define AUTO_EVERY_NS (10 * SONDE_NS_PER_SEC)
+#define AUTO_SHARE    1000 /* unasked, a thousandth of the time may go into walks */
 #define NS_PER_GIB    (22 * SONDE_NS_PER_MS) /* measured: base pages, the dear case */
 #define LARGE_TAIL    (64u << 10)
 #define TOP_FILES     10
@@ -249,7 +249,7 @@ static const char *why_not(struct sonde_lens_ctx *ctx, const struct rss_target *
 			 (double)predicted / 1e6);
 		return buf;
 	}
-	if (!full && w->last_ns && ts_ns - w->last_ns < AUTO_EVERY_NS)
+	if (!full && w->last_ns && ts_ns - w->last_ns < w->took_ns * AUTO_SHARE)
 		return "";
 	return rss_may_walk(w, predicted, UINT64_MAX, ts_ns) ? NULL : "";
 }
