@@ -158,10 +158,33 @@ refused() { # CODE PATTERN ARG...
 	[ "$("$SONDE" ps -a --json | jq -r ".processes[] | select(.pid == $TARGET) | .name")" = sleep ]
 }
 
+@test "a process's name steers no terminal, and JSON stays whole" {
+	evil=$BATS_TEST_TMPDIR/$'a\e[31m\n\xff\tz'
+	cp "$(command -v sleep)" "$evil"
+	"$evil" 600 3>&- &
+	pid=$!
+	until [ "$(readlink "/proc/$pid/exe")" = "$evil" ]; do sleep 0.01; done
+	name=$'a\xef\xbf\xbd[31m \xef\xbf\xbd z'
+	"$SONDE" ps -a >"$BATS_TEST_TMPDIR/out" 2>&1
+	"$SONDE" doctor -p $pid >>"$BATS_TEST_TMPDIR/out" 2>&1
+	"$SONDE" stat -p $pid --dry-run >>"$BATS_TEST_TMPDIR/out" 2>&1
+	"$SONDE" stat -p $pid -d 0 >>"$BATS_TEST_TMPDIR/out" 2>&1
+	"$SONDE" ps -a --json | jq -r ".processes[] | select(.pid == $pid) | .name" >"$BATS_TEST_TMPDIR/ps"
+	"$SONDE" doctor -p $pid --json | jq -r '.targets[0].name' >"$BATS_TEST_TMPDIR/doctor"
+	"$SONDE" stat -p $pid -d 0 --json | jq -r '.meta["target.0.comm"]' >"$BATS_TEST_TMPDIR/stat"
+	kill $pid
+	! LC_ALL=C grep -a -n $'[\x01-\x09\x0b-\x1f\x7f\xff]' "$BATS_TEST_TMPDIR/out"
+	[ "$(grep -c -F "$name" "$BATS_TEST_TMPDIR/out")" -ge 4 ]
+	for said in ps doctor; do [ "$(cat "$BATS_TEST_TMPDIR/$said")" = "$name" ]; done
+	[ "$(cat "$BATS_TEST_TMPDIR/stat")" = $'a\xef\xbf\xbd[31m\n\xef\xbf\xbd\tz' ]
+}
+
 @test "ps says when it cannot see everything" {
 	command -v setpriv >/dev/null || skip "setpriv is not installed"
 	run setpriv --reuid=65534 --clear-groups "$SONDE" ps
 	[ "$status" = 0 ]
+	[[ $output =~ processes\ \(pid\ ([0-9]+), ]]
+	[ -d "/proc/${BASH_REMATCH[1]}" ]
 	[[ $output == *"may not be looked into"* ]]
 }
 
@@ -241,6 +264,48 @@ refused() { # CODE PATTERN ARG...
 	run "$SONDE" stat -q -p 999999999
 	[ "$status" = 3 ]
 	[ -n "$output" ]
+}
+
+@test "--comm with a name that no thread has is warned of" {
+	run "$SONDE" stat -p "$TARGET" --comm nosuch -d 100ms
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"warning: --comm: no thread was called 'nosuch'"* ]]
+	run "$SONDE" record -p "$TARGET" --comm nosuch -d 100ms -o "$BATS_TEST_TMPDIR/x.sonde"
+	[[ $output == *"no thread was called 'nosuch'"* ]]
+	run "$SONDE" stat -p "$TARGET" --comm sleep -d 100ms
+	[ "$status" = 0 ]
+	[[ $output != *"no thread"* ]]
+}
+
+@test "that it is starting is said on a terminal only" {
+	run script -qec "$SONDE stat -p $TARGET -d 0" /dev/null
+	[[ ${lines[0]} == "sonde: starting (calibrating"* ]]
+	run script -qec "$SONDE stat -q -p $TARGET -d 0" /dev/null
+	[[ $output != *starting* ]]
+	run "$SONDE" stat -p "$TARGET" -d 0
+	[[ $output != *starting* ]]
+}
+
+@test "-d 0 is one reading: no rate of no time, nothing attached for one" {
+	run "$SONDE" stat -p "$TARGET" -d 0
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"RSS "*"rates need time: -d 10s"* ]]
+	for word in Queries "Page faults" "Attached in" "not known" "observed "; do
+		[[ $output != *"$word"* ]]
+	done
+	run "$SONDE" stat -p "$TARGET" -d 0 --dry-run
+	[[ $output == *"query          off"*"Nothing attached."* ]]
+}
+
+@test "the exit status of a started command is told when it is not 0" {
+	run "$SONDE" stat --lens rss -- sh -c 'exit 7'
+	echo "$output"
+	[ "$status" = 0 ]
+	[[ $output == *"The command ended with status 7"* ]]
+	run "$SONDE" stat --lens rss -- true
+	[[ $output != *"The command"* ]]
 }
 
 @test "a command after -- is started and observed, with its own options left alone" {

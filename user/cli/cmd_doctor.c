@@ -66,9 +66,9 @@ static int print_target(const struct sonde_target *t)
 		return sonde_err(err, "cannot read about pid %d: %s", t->pid, strerror(-err));
 	if (f.rss_bytes >= 0)
 		sonde_fmt_bytes(rss, sizeof(rss), (double)f.rss_bytes);
-	printf(LABEL "%s (pid %d), %s%s%s, up %s\n", "target", t->comm, t->pid,
-	       f.daemon ? f.daemon : "unknown daemon", t->exe ? ", " : "", t->exe ? t->exe : "",
-	       sonde_fmt_age(age, sizeof(age), f.age_ns));
+	printf(LABEL "%s (pid %d), %s%s%s, up %s\n", "target", f.name, t->pid,
+	       f.daemon ? f.daemon : "unknown daemon", t->exe ? ", " : "",
+	       SONDE_PLAIN(t->exe ? t->exe : ""), sonde_fmt_age(age, sizeof(age), f.age_ns));
 	printf(LABEL "RSS %s, allocator %s, huge pages %s\n", "", rss,
 	       *f.allocator ? f.allocator : "not recognised", *f.thp ? f.thp : "not built in");
 	printf(LABEL "listens on %s; query handlers: %s%s\n", "",
@@ -103,6 +103,7 @@ static int print_plan(const struct sonde_session_opts *opts, const struct sonde_
 			return err;
 	}
 	sonde_plan_print_lenses(stdout, opts, p);
+	sonde_plan_print_costs(stdout, p);
 	sonde_plan_print_sites(stdout, p);
 	sonde_plan_print_touch(stdout, opts, p);
 	sonde_plan_print_blind_spots(stdout, opts);

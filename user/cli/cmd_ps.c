@@ -19,10 +19,13 @@
 #include "target/daemon.h"
 #include "target/proc.h"
 
+#define DENIED_NAMED 8
+
 struct ps_list {
 	struct sonde_facts *f;
 	size_t n, cap;
-	size_t denied; /* processes of other users that we may not look into */
+	pid_t denied_pids[DENIED_NAMED];
+	size_t denied; /* processes that we may not look into; the first of them are named */
 };
 
 /* Cheap: says whether opening the process is worth the time. */
@@ -58,6 +61,13 @@ static bool may_look_into(pid_t pid)
 	return readlink(path, target, sizeof(target)) >= 0 || (errno != EACCES && errno != EPERM);
 }
 
+static void deny(struct ps_list *list, pid_t pid)
+{
+	if (list->denied < DENIED_NAMED)
+		list->denied_pids[list->denied] = pid;
+	list->denied++;
+}
+
 static int add(struct ps_list *list, pid_t pid)
 {
 	struct sonde_target t = {.pidfd = -1};
@@ -88,7 +98,7 @@ static int gather(struct ps_list *list, bool all)
 		    st.state == 'Z')
 			continue;
 		if (!may_look_into(pids[i]))
-			list->denied++;
+			deny(list, pids[i]);
 		else if (wanted(pids[i], all))
 			err = add(list, pids[i]);
 	}
@@ -178,6 +188,20 @@ static int print_json(const struct ps_list *list)
 	return 0;
 }
 
+static void say_denied(const struct ps_list *list)
+{
+	sonde_autostr struct sonde_str pids = {0};
+	bool one = list->denied == 1;
+
+	for (size_t i = 0; i < list->denied && i < DENIED_NAMED; i++)
+		sonde_str_addf(&pids, "%s%d", i ? ", " : "", list->denied_pids[i]);
+	if (list->denied > DENIED_NAMED)
+		sonde_str_addf(&pids, ", ...");
+	sonde_say("%zu process%s (pid %s) may not be looked into and %s not listed%s", list->denied,
+		  one ? "" : "es", sonde_str_get(&pids), one ? "is" : "are",
+		  geteuid() ? "; root sees more" : "");
+}
+
 static int run_ps(const struct sonde_args *args)
 {
 	struct ps_list list = {0};
@@ -192,10 +216,7 @@ static int run_ps(const struct sonde_args *args)
 	}
 	if (!err && !args->json) {
 		if (list.denied)
-			sonde_say("%zu process%s may not be looked into and %s not listed%s",
-				  list.denied, list.denied == 1 ? "" : "es",
-				  list.denied == 1 ? "is" : "are",
-				  geteuid() ? "; root sees more" : "");
+			say_denied(&list);
 		sonde_say("next: sonde doctor -p PID says what would be attached, and why");
 	}
 	for (size_t i = 0; i < list.n; i++)

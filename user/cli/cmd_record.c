@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/observe.h"
 #include "cli/output.h"
+#include "cli/threads.h"
 #include "core/err.h"
 #include "core/mem.h"
 #include "core/num.h"
@@ -20,6 +21,7 @@ struct record_run {
 	struct sonde_writer_opts writer_opts;
 	struct sonde_writer *writer;
 	struct sonde_visitor sink; /* becomes the writer's when the session begins */
+	struct sonde_comm_watch threads;
 	bool forecast_said;
 };
 
@@ -62,6 +64,7 @@ static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 	struct record_run *run = ctx;
 	double seconds = (double)(snap->last_tick_ns - snap->first_tick_ns) / 1e9;
 
+	sonde_comm_watch_look(&run->threads, snap);
 	if (run->forecast_said || snap->ticks < FORECAST_TICKS || seconds <= 0)
 		return 0;
 	run->forecast_said = true;
@@ -95,9 +98,12 @@ static int record_session(struct record_run *run, struct sonde_session_opts *opt
 	opts->on_tick = on_tick;
 	opts->on_tick_ctx = run;
 	sonde_snapshot_init(&snap);
+	sonde_observe_say_start();
 	err = sonde_session_run(opts, &snap, &result);
 	if (!err)
 		say_end(run, &result);
+	if (!err)
+		sonde_comm_watch_end(&run->threads, &snap);
 	closed = sonde_writer_close(&run->writer);
 	sonde_snapshot_fini(&snap);
 	return sonde_observe_exit(run->args, err ? err : closed, result.degraded);
@@ -107,6 +113,7 @@ int sonde_record_session(const struct sonde_args *args, struct sonde_session_opt
 {
 	struct record_run run = {
 		.args = args,
+		.threads = {.comm = args->comm},
 		.writer_opts = {.spans = args->spans,
 				.max_bytes = args->max_bytes,
 				.overwrite = args->overwrite},

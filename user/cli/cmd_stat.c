@@ -6,10 +6,12 @@
 #include "cli/command.h"
 #include "cli/observe.h"
 #include "cli/output.h"
+#include "cli/threads.h"
 #include "show/stat.h"
 
 struct stat_run {
 	struct sonde_stat_view view;
+	struct sonde_comm_watch threads;
 	bool json, lines, instant;
 };
 
@@ -18,6 +20,7 @@ static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 	struct stat_run *run = ctx;
 	int err;
 
+	sonde_comm_watch_look(&run->threads, snap);
 	if (!run->lines)
 		return 0;
 	err = run->json ? sonde_stat_json_line(run->view.out, snap)
@@ -45,6 +48,7 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 	char next[256];
 	struct sonde_stat_end end = {
 		.ended = result->ended,
+		.instant = run->instant,
 		.observed_ns = result->observed_ns,
 		.attach_ns = result->attach_ns,
 		.detach_ns = result->detach_ns,
@@ -58,7 +62,8 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 
 int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts *opts)
 {
-	struct stat_run run = {.view = {.out = stdout}, .json = args->json};
+	struct stat_run run = {
+		.view = {.out = stdout}, .json = args->json, .threads = {.comm = args->comm}};
 	struct sonde_session_result result;
 	struct sonde_snapshot snap;
 	int err;
@@ -70,9 +75,12 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	opts->on_tick_ctx = &run;
 	sonde_output_hold();
 	sonde_snapshot_init(&snap);
+	sonde_observe_say_start();
 	err = sonde_session_run(opts, &snap, &result);
 	if (!err)
 		err = print_end(args, &run, &snap, &result);
+	if (!err)
+		sonde_comm_watch_end(&run.threads, &snap);
 	err = sonde_observe_exit(args, err, result.degraded);
 	sonde_snapshot_fini(&snap);
 	return err;
@@ -85,6 +93,9 @@ static int run_stat(const struct sonde_args *args)
 
 	if (err)
 		return err;
+	/* What counts events has none to count in no time: nothing is attached for it. */
+	if (opts.instant && !opts.lens_mask)
+		opts.lens_mask = 1u << SONDE_LENS_RSS;
 	return args->dry_run ? sonde_observe_dry_run(args, &opts) : sonde_stat_session(args, &opts);
 }
 

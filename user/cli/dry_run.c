@@ -6,6 +6,7 @@
 #include "cli/plan_view.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "core/str.h"
 
 static int print_json(const struct sonde_session_plan *p)
 {
@@ -22,8 +23,9 @@ static int print_text(const struct sonde_args *args, const struct sonde_session_
 		      const struct sonde_session_plan *p)
 {
 	for (size_t i = 0; i < p->targets.n; i++)
-		printf("target         %s (pid %d), %s\n", p->targets.t[i].comm,
-		       p->targets.t[i].pid, p->targets.t[i].exe);
+		printf("target         %s (pid %d), %s\n", SONDE_PLAIN(p->targets.t[i].comm),
+		       p->targets.t[i].pid,
+		       SONDE_PLAIN(p->targets.t[i].exe ? p->targets.t[i].exe : "?"));
 	sonde_plan_print_lenses(stdout, opts, p);
 	sonde_plan_print_sites(stdout, p);
 	sonde_plan_print_touch(stdout, opts, p);

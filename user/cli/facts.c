@@ -38,7 +38,7 @@ static void format_socket(const struct sonde_proc_sock *s, char *buf, size_t siz
 	size_t len = s->family == AF_INET ? 4 : 16;
 
 	if (s->family == AF_UNIX) {
-		snprintf(buf, size, "%s", s->path);
+		sonde_plain(buf, size, s->path);
 		return;
 	}
 	if (memcmp(s->local, any, len))
@@ -127,10 +127,10 @@ int sonde_facts_read(const struct sonde_target *t, struct sonde_facts *out)
 	*out = (struct sonde_facts){.pid = t->pid};
 	if (!sonde_proc_stat(t->pid, &st))
 		out->ppid = st.ppid;
-	memcpy(out->name, t->comm, sizeof(out->name));
+	sonde_plain(out->name, sizeof(out->name), t->comm);
 	if (t->allocator)
 		snprintf(out->allocator, sizeof(out->allocator), "%s%s%s", t->allocator->name,
-			 *t->allocator_version ? " " : "", t->allocator_version);
+			 *t->allocator_version ? " " : "", SONDE_PLAIN(t->allocator_version));
 	out->daemon = t->daemon ? t->daemon->title : NULL;
 	out->age_ns = sonde_proc_age_ns(t->pid);
 	read_memory(out);

@@ -15,7 +15,7 @@
 
 struct sonde_facts {
 	pid_t pid, ppid;
-	char name[16];
+	char name[46]; /* of the process, made harmless: 15 bytes, 3 each at most */
 	char allocator[64]; /* "glibc 2.36"; "" where none was recognised                      */
 	char thp[16];	    /* what holds for it: "always", "madvise", "never", "off by prctl" */
 	int64_t rss_bytes;  /* -1: not known                                                   */

@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/observe.h"
+#include "cli/output.h"
 #include "core/err.h"
 #include "core/mem.h"
 
@@ -133,6 +134,12 @@ int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded)
 	if (!err && args->strict && degraded)
 		return SONDE_EXIT_DEGRADED;
 	return err;
+}
+
+void sonde_observe_say_start(void)
+{
+	if (isatty(STDERR_FILENO))
+		sonde_say("starting (calibrating, about 1 s)...");
 }
 
 void sonde_observe_list_lenses(FILE *out)

@@ -19,6 +19,9 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
  */
 int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded);
 
+/* Before a session, to a person who waits: what takes the first second. */
+void sonde_observe_say_start(void);
+
 /* A session shown on stdout, or written into args->output. Exit code or -errno (logged). */
 int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts *opts);
 int sonde_record_session(const struct sonde_args *args, struct sonde_session_opts *opts);

@@ -9,6 +9,7 @@
 #include "cli/plan_view.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "core/str.h"
 
 #define LABEL "%-14s "
 
@@ -62,18 +63,7 @@ bool sonde_plan_uses_lens(const struct sonde_session_opts *opts, const struct so
 	       (!opts->lens_mask && !lens->on_request);
 }
 
-static void print_cost(FILE *out, const struct sonde_session_plan *p,
-		       const struct sonde_plan_item *item)
-{
-	double ns = p->calibrated && item->alt >= 0 ? sonde_cost_per_hit(&p->calibration, item) : 0;
-	char text[32];
-
-	if (ns > 0)
-		fprintf(out, ", %s a hit", sonde_fmt_ns(text, sizeof(text), ns));
-}
-
-static void print_item(FILE *out, const struct sonde_session_plan *p,
-		       const struct sonde_plan_item *item)
+static void print_item(FILE *out, const struct sonde_plan_item *item)
 {
 	const struct sonde_hook *hook = item->hook;
 
@@ -87,7 +77,6 @@ static void print_item(FILE *out, const struct sonde_session_plan *p,
 		fprintf(out, " %s", hook->alts[item->alt].event);
 	if (probes(item))
 		fprintf(out, " at %zu site%s", hook->n_sites, hook->n_sites == 1 ? "" : "s");
-	print_cost(out, p, item);
 	fputc('\n', out);
 	if (item->alt > 0 || item->degraded)
 		fprintf(out, LABEL "    %s%s\n", "", item->degraded ? "DEGRADED: " : "",
@@ -110,8 +99,45 @@ void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 		fprintf(out, LABEL "%s\n", lens->name, lens->summary);
 		for (size_t i = 0; i < p->plan.n; i++)
 			if (p->plan.items[i].hook->lens == (int)lens->id)
-				print_item(out, p, &p->plan.items[i]);
+				print_item(out, &p->plan.items[i]);
 	}
+}
+
+static double cost(const struct sonde_session_plan *p, size_t i)
+{
+	const struct sonde_plan_item *item = &p->plan.items[i];
+
+	return p->calibrated && item->alt >= 0 ? sonde_cost_per_hit(&p->calibration, item) : 0;
+}
+
+/* Was this cost of this kind of link told before item @i? */
+static bool cost_told(const struct sonde_session_plan *p, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (p->plan.items[k].kind == p->plan.items[i].kind && cost(p, k) == cost(p, i))
+			return true;
+	return false;
+}
+
+void sonde_plan_print_costs(FILE *out, const struct sonde_session_plan *p)
+{
+	bool first = true;
+	char text[32];
+
+	for (size_t i = 0; i < p->plan.n; i++) {
+		double ns = cost(p, i);
+
+		if (ns <= 0 || cost_told(p, i))
+			continue;
+		if (first)
+			fprintf(out, LABEL, "costs a hit");
+		fprintf(out, "%s%s %s", first ? "" : ", ",
+			sonde_link_kind_name(p->plan.items[i].kind),
+			sonde_fmt_ns(text, sizeof(text), ns));
+		first = false;
+	}
+	if (!first)
+		fprintf(out, " (calibrated here, now)\n");
 }
 
 void sonde_plan_print_sites(FILE *out, const struct sonde_session_plan *p)
@@ -125,9 +151,9 @@ void sonde_plan_print_sites(FILE *out, const struct sonde_session_plan *p)
 			const struct sonde_probe_site *s = &hook->sites[k];
 
 			fprintf(out, LABEL "%s+%u at 0x%llx of %s, pid %d: %s, %s%s\n", label,
-				s->symbol ? s->symbol : "?", s->site.slide,
-				(unsigned long long)s->site.offset, s->shown ? s->shown : "?",
-				s->pid, s->site.insn,
+				SONDE_PLAIN(s->symbol ? s->symbol : "?"), s->site.slide,
+				(unsigned long long)s->site.offset,
+				SONDE_PLAIN(s->shown ? s->shown : "?"), s->pid, s->site.insn,
 				s->site.kind == SONDE_INSN_EMULATED ? "emulated (one trap)"
 								    : "single-stepped (dear)",
 				s->want_return ? ", and its return" : "");

@@ -17,9 +17,11 @@ struct sonde_plan_writes sonde_plan_writes(const struct sonde_session_plan *p);
 /* The lenses that these options switch on. */
 bool sonde_plan_uses_lens(const struct sonde_session_opts *opts, const struct sonde_lens *lens);
 
-/* Each lens with its hooks: link, event, cost, and the reason where it is not the first choice. */
+/* Each lens with its hooks: link, event, and the reason where it is not the first choice. */
 void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 			     const struct sonde_session_plan *p);
+/* What a hit costs the target, once for each kind of link; nothing without a calibration. */
+void sonde_plan_print_costs(FILE *out, const struct sonde_session_plan *p);
 /* Each probe site, or nothing where there is none. */
 void sonde_plan_print_sites(FILE *out, const struct sonde_session_plan *p);
 /* The lines "writes into target" and "reads". */

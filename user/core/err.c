@@ -2,19 +2,45 @@
 /* Errors are logged where their cause is known and become exit codes in one table. */
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
 
+/* Causes whose remedy is the same wherever they strike. */
+static const struct {
+	int err;
+	const char *word; /* a message that has it says the remedy already */
+	const char *remedy;
+} remedies[] = {
+	{EMFILE, "ulimit -n", "raise the limit, for example by `ulimit -n 4096`"},
+	{ENFILE, "fs.file-max", "raise the machine's limit, sysctl fs.file-max"},
+};
+
+static const char *remedy_of(int code, const char *text)
+{
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(remedies); i++)
+		if (abs(code) == remedies[i].err && !strstr(text, remedies[i].word))
+			return remedies[i].remedy;
+	return NULL;
+}
+
 int sonde_err(int code, const char *fmt, ...)
 {
+	sonde_autofree char *text = NULL;
+	const char *remedy;
 	va_list ap;
 
 	va_start(ap, fmt);
-	sonde_vlog(SONDE_LOG_ERROR, fmt, ap);
+	if (vasprintf(&text, fmt, ap) < 0)
+		text = NULL;
 	va_end(ap);
+	remedy = text ? remedy_of(code, text) : NULL;
+	sonde_log(SONDE_LOG_ERROR, "%s%s%s", text ? text : "out of memory", remedy ? "; " : "",
+		  remedy ? remedy : "");
 	return -abs(code);
 }
 

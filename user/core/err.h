@@ -21,7 +21,8 @@ enum sonde_exit {
 /* Error classes beyond errno's use: -ESRCH no such target, -EPERM or -EACCES not permitted,
  * -EOPNOTSUPP the kernel cannot, -EINVAL bad usage; anything else is a failure. */
 
-/* Log one error line ("sonde: ...") and return -abs(code). @code: an errno, either sign, never 0. */
+/* Log one error line ("sonde: ...") and return -abs(code). @code: an errno, either sign, never 0. Where
+ * the remedy follows from the errno alone (EMFILE) it is added to the message. */
 int sonde_err(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* The exit code for a command that ended with @err (0 or -errno). */

@@ -8,6 +8,8 @@
 
 #include "core/str.h"
 
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
 static int reserve(struct sonde_str *str, size_t more)
 {
 	size_t need = str->len + more + 1, cap = str->cap ? str->cap : 64;
@@ -116,20 +118,52 @@ static size_t utf8_len(const unsigned char *p, size_t n)
 	return 0;
 }
 
+/* C0 but for tab and newline, DEL, and C1, which some terminals obey too. */
+static bool is_control(const unsigned char *p, size_t n)
+{
+	if (n == 2)
+		return p[0] == 0xc2 && p[1] < 0xa0;
+	return n == 1 && (p[0] < 0x20 || p[0] == 0x7f) && p[0] != '\t' && p[0] != '\n';
+}
+
 int sonde_str_add_utf8(struct sonde_str *str, const char *bytes, size_t len)
 {
 	const unsigned char *p = (const unsigned char *)bytes;
 
 	for (size_t i = 0; i < len;) {
 		size_t n = utf8_len(p + i, len - i);
-		bool control =
-			n == 1 && (p[i] < 0x20 || p[i] == 0x7f) && p[i] != '\t' && p[i] != '\n';
-		int err = n && !control ? sonde_str_add(str, bytes + i, n)
-					: sonde_str_add(str, "\xef\xbf\xbd", 3);
+		bool bad = !n || is_control(p + i, n);
+		int err = bad ? sonde_str_add(str, REPLACEMENT, strlen(REPLACEMENT))
+			      : sonde_str_add(str, bytes + i, n);
 
 		if (err)
 			return err;
 		i += n ? n : 1;
 	}
 	return 0;
+}
+
+const char *sonde_plain(char *buf, size_t size, const char *s)
+{
+	const unsigned char *p = (const unsigned char *)s;
+	size_t left = strlen(s), used = 0;
+
+	while (left) {
+		size_t n = utf8_len(p, left), add;
+		bool bad = !n || is_control(p, n);
+		const char *from = bad			      ? REPLACEMENT
+				   : *p == '\n' || *p == '\t' ? " "
+							      : (const char *)p;
+
+		n = n ? n : 1;
+		add = bad ? strlen(REPLACEMENT) : n;
+		if (used + add >= size)
+			break;
+		memcpy(buf + used, from, add);
+		used += add;
+		p += n;
+		left -= n;
+	}
+	buf[used] = '\0';
+	return buf;
 }

@@ -34,4 +34,12 @@ bool sonde_str_starts(const char *s, const char *prefix);
  */
 int sonde_str_add_utf8(struct sonde_str *str, const char *bytes, size_t len);
 
+/*
+ * The same into @buf (@size > 0) as one line, tab and newline as blanks, cut between two characters where
+ * it does not fit. Returns @buf. A process chooses its own name: what it says must not steer a terminal.
+ */
+const char *sonde_plain(char *buf, size_t size, const char *s);
+#define SONDE_PLAIN_MAX 512
+#define SONDE_PLAIN(s)	sonde_plain((char[SONDE_PLAIN_MAX]){0}, SONDE_PLAIN_MAX, (s))
+
 #endif

@@ -237,6 +237,7 @@ void sonde_snapshot_mark(struct sonde_snapshot *s)
 {
 	for (size_t i = 0; i < s->n_metrics; i++)
 		s->metrics[i].prev = s->metrics[i].last;
+	s->prev_drops = sonde_snapshot_drops(s);
 }
 
 const struct sonde_snap_metric *sonde_snapshot_find_metric(const struct sonde_snapshot *s,

@@ -40,6 +40,7 @@ struct sonde_snapshot {
 	struct sonde_snap_note *notes;
 	size_t n_notes, cap_notes;
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX];
+	uint64_t prev_drops;	 /* sum of all, when the interval before was shown */
 	uint64_t spans;		 /* seen */
 	uint64_t first_tick_ns, last_tick_ns, prev_tick_ns, ticks;
 	struct sonde_visitor visitor; /* feed this */

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "core/str.h"
 #include "judge/figures.h"
 #include "show/ledger.h"
 
@@ -49,14 +50,15 @@ static const char *signed_bytes(char *buf, size_t size, double d)
 
 static void print_values(const struct view *v, double first, double now)
 {
-	char change[40];
+	char change[40], below[40];
 
 	signed_bytes(change, sizeof(change), now - first);
+	signed_bytes(below, sizeof(below), now);
 	if (v->cols == SONDE_LEDGER_FIRST_LAST) {
 		fprintf(v->out, " %10s %10s %11s\n", B(first), B(now), change);
 		return;
 	}
-	fprintf(v->out, " %10s %5.1f %%", now < 0 ? change : B(now),
+	fprintf(v->out, " %10s %5.1f %%", now < 0 ? below : B(now),
 		v->rss > 0 ? 100 * now / v->rss : 0);
 	if (now != first)
 		fprintf(v->out, "  %s since attach", change);
@@ -114,8 +116,8 @@ static void names(const struct view *v, const char *title, const char *metric)
 		const char *slash = strrchr(top[k]->label, '/');
 
 		/* A line has no room for paths; the data has them. */
-		fprintf(v->out, "%s %s %s", k ? "," : "", slash ? slash + 1 : top[k]->label,
-			B(top[k]->last));
+		fprintf(v->out, "%s %s %s", k ? "," : "",
+			SONDE_PLAIN(slash ? slash + 1 : top[k]->label), B(top[k]->last));
 		rest -= top[k]->last;
 	}
 	if (rest > 0)
@@ -190,14 +192,17 @@ static void print_reading(const struct view *v)
 {
 	double took = last(v, "rss.walk_time", "smaps"), moved = last(v, "rss.ledger_moved", "");
 	const char *why = absent(v, "rss.ledger", "");
+	double age = age_s(v, "rss.walk_time", "smaps");
+	char when[32] = "now";
 
 	if (why)
 		fprintf(v->out, "  by mapping: %s\n", why);
 	if (isnan(took))
 		return;
 	row(v, "unexplained", "rss.ledger", "unexplained", true);
-	fprintf(v->out, "  by mapping: %.1f s old, read in %s", age_s(v, "rss.walk_time", "smaps"),
-		NS(took));
+	if (age >= 0.95)
+		snprintf(when, sizeof(when), "%.0f s ago", age);
+	fprintf(v->out, "  by mapping: read %s, in %s", when, NS(took));
 	if (moved != 0 && !isnan(moved))
 		fprintf(v->out, ", in which RSS moved by %s", B(fabs(moved)));
 	fputc('\n', v->out);
@@ -263,8 +268,8 @@ static void print_diagnosis(FILE *out, const struct sonde_snapshot *s)
 	sonde_figures_of(s, &figures);
 	sonde_diagnose(&figures.memory, &d);
 	for (size_t i = 0; i < d.n; i++)
-		fprintf(out, "%-15s %s%s%s\n", d.f[i].question, d.f[i].text,
-			d.f[i].next[0] ? " -> " : "", d.f[i].next);
+		fprintf(out, "%-15s %s%s%s\n", d.f[i].question, SONDE_PLAIN(d.f[i].text),
+			d.f[i].next[0] ? " -> " : "", SONDE_PLAIN(d.f[i].next));
 }
 
 void sonde_show_memory(FILE *out, const struct sonde_snapshot *s, enum sonde_ledger_columns cols)

@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "core/str.h"
 #include "judge/figures.h"
 #include "show/stat.h"
 #include "show/summary.h"
@@ -86,8 +87,24 @@ QUANTILE(query_p50, 0.5)
 QUANTILE(query_p95, 0.95)
 QUANTILE(query_p99, 0.99)
 RATE(fault_rate, "fault.count")
-RATE(alloc_rate, "alloc.calls")
 RATE(alloc_bytes, "alloc.requested")
+
+static bool alloc_rate(const struct sonde_snapshot *s, double secs, double *v)
+{
+	bool present = false;
+
+	*v = 0;
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+
+		if (strcmp(m->desc->name, "alloc.calls") || !m->present ||
+		    !sonde_summary_allocates(m->label))
+			continue;
+		present = true;
+		*v += (m->last - m->prev) / secs;
+	}
+	return present && secs > 0;
+}
 
 static bool cpu_share(const struct sonde_snapshot *s, double secs, double *v)
 {
@@ -112,7 +129,7 @@ static bool cost_share(const struct sonde_snapshot *s, double secs, double *v)
 static bool drops(const struct sonde_snapshot *s, double secs, double *v)
 {
 	(void)secs;
-	*v = (double)sonde_snapshot_drops(s);
+	*v = (double)sonde_snapshot_drops(s) - (double)s->prev_drops;
 	return true;
 }
 
@@ -164,36 +181,81 @@ static uint64_t real_now(const struct sonde_snapshot *s)
 	return sonde_clockpair_real(&pair, s->last_tick_ns);
 }
 
-/* A column belongs on the line if its lens ever yielded it; an interval without a value shows "-".
- */
-static bool column_used(const struct column *c, const struct sonde_snapshot *s)
+static bool queries_seen(const struct sonde_snapshot *s)
 {
 	bool present;
+
+	return sonde_snapshot_sum(s, "query.spans", &present) > 0;
+}
+
+/* A column belongs on the line if its lens ever yielded it, that of queries if there ever was one;
+ * an interval without a value shows "-". */
+static bool column_used(const struct column *c, const struct sonde_snapshot *s)
+{
 	double v;
 
-	if (c->unit == U_NS) {
-		sonde_snapshot_sum(s, "query.spans", &present);
-		return present;
-	}
+	if (c->unit == U_NS || c->value == query_rate)
+		return queries_seen(s);
 	return c->value(s, 1, &v) || c->unit == U_PERCENT;
+}
+
+static uint32_t columns_used(const struct sonde_snapshot *s)
+{
+	uint32_t used = 0;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++)
+		used |= (uint32_t)column_used(&columns[i], s) << i;
+	return used;
+}
+
+/* Over the columns of times, which say nothing of what they are of. */
+static void print_group(FILE *out, uint32_t used)
+{
+	static const char title[] = "-- latency of queries ";
+	int before = 9, within = 0;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++) {
+		if (!(used & 1u << i))
+			continue;
+		if (columns[i].unit == U_NS)
+			within += 10;
+		else if (!within)
+			before += 10;
+	}
+	if (!within)
+		return;
+	fprintf(out, "%*s%s", before + 4, "", title);
+	for (int i = (int)sizeof(title) - 1; i < within - 4; i++)
+		fputc('-', out);
+	fputc('\n', out);
+}
+
+static void print_heading(FILE *out, uint32_t used)
+{
+	print_group(out, used);
+	fprintf(out, "%-9s", "UTC");
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++)
+		if (used & 1u << i)
+			fprintf(out, " %9s", columns[i].title);
+	fputc('\n', out);
 }
 
 int sonde_stat_line(struct sonde_stat_view *v, const struct sonde_snapshot *snap)
 {
 	double secs = interval_s(snap), value;
+	uint32_t used = columns_used(snap);
 	char stamp[40], buf[32];
 
-	if (v->lines++ % HEADING_EVERY == 0) {
-		fprintf(v->out, "%-9s", "UTC");
-		for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++)
-			if (column_used(&columns[i], snap))
-				fprintf(v->out, " %9s", columns[i].title);
-		fputc('\n', v->out);
+	if (!v->lines || used != v->shown) {
+		print_heading(v->out, used);
+		v->shown = used;
+		v->lines = 0;
 	}
+	v->lines = (v->lines + 1) % HEADING_EVERY;
 	sonde_fmt_rfc3339(stamp, sizeof(stamp), real_now(snap));
 	fprintf(v->out, "%.8s ", stamp + 11);
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(columns); i++) {
-		if (!column_used(&columns[i], snap))
+		if (!(used & 1u << i))
 			continue;
 		fprintf(v->out, " %9s",
 			columns[i].value(snap, secs, &value)
@@ -204,11 +266,11 @@ int sonde_stat_line(struct sonde_stat_view *v, const struct sonde_snapshot *snap
 	return fflush(v->out) ? -errno : 0;
 }
 
-int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
-		       const struct sonde_stat_end *end)
+static void print_over_time(FILE *out, const struct sonde_snapshot *snap,
+			    const struct sonde_stat_end *end)
 {
-	sonde_summary_target(out, snap, end->observed_ns);
-	sonde_summary_memory(out, snap);
+	char a[32], d[32];
+
 	sonde_summary_queries(out, snap, end->observed_ns);
 	sonde_summary_faults(out, snap, end->observed_ns);
 	sonde_summary_thp(out, snap);
@@ -216,16 +278,37 @@ int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
 	sonde_summary_alloc(out, snap, end->observed_ns);
 	sonde_summary_notes(out, snap);
 	sonde_summary_cost(out, snap);
-	if (end->attach_ns || end->detach_ns) {
-		char a[32], d[32];
-
+	if (end->attach_ns || end->detach_ns)
 		fprintf(out, "Attached in %s, detached in %s; ended: %s\n",
 			sonde_fmt_ns(a, sizeof(a), (double)end->attach_ns),
 			sonde_fmt_ns(d, sizeof(d), (double)end->detach_ns), end->ended);
+}
+
+int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
+		       const struct sonde_stat_end *end)
+{
+	sonde_summary_target(out, snap, end->instant ? 0 : end->observed_ns);
+	sonde_summary_memory(out, snap);
+	if (end->instant) {
+		fprintf(out, "One reading; rates need time: -d 10s\n");
+		sonde_summary_notes(out, snap);
+		sonde_summary_own_cost(out, snap);
+	} else {
+		print_over_time(out, snap, end);
 	}
 	if (end->next)
 		fprintf(out, "Next: %s\n", end->next);
 	return fflush(out) ? -errno : 0;
+}
+
+/* jansson refuses what is not UTF-8, and a target may well be named so. */
+static json_t *text_json(const char *s)
+{
+	sonde_autostr struct sonde_str clean = {0};
+
+	if (sonde_str_add_utf8(&clean, s, strlen(s)))
+		return NULL;
+	return json_string(sonde_str_get(&clean));
 }
 
 static json_t *metric_json(const struct sonde_snap_metric *m)
@@ -234,7 +317,7 @@ static json_t *metric_json(const struct sonde_snap_metric *m)
 			      "target", (int)m->target);
 
 	if (m->label[0])
-		json_object_set_new(o, "label", json_string(m->label));
+		json_object_set_new(o, "label", text_json(m->label));
 	if (m->present) {
 		/* Integers stay integers up to 2^53, so that a reader need not round. */
 		bool whole = m->last == floor(m->last) && fabs(m->last) < 9007199254740992.0;
@@ -245,7 +328,7 @@ static json_t *metric_json(const struct sonde_snap_metric *m)
 			json_object_set_new(o, "first", json_real(m->first));
 	}
 	if (m->absent)
-		json_object_set_new(o, "absent", json_string(m->absent));
+		json_object_set_new(o, "absent", text_json(m->absent));
 	return o;
 }
 
@@ -256,7 +339,7 @@ static json_t *hist_json(const struct sonde_snap_hist *h)
 			      "target", (int)h->target, "count", (json_int_t)t->count);
 
 	if (h->label[0])
-		json_object_set_new(o, "label", json_string(h->label));
+		json_object_set_new(o, "label", text_json(h->label));
 	if (!t->count)
 		return o;
 	json_object_set_new(o, "mean", json_real(sonde_hist_mean(t)));
@@ -292,10 +375,10 @@ static json_t *notes_json(const struct sonde_snapshot *s)
 	for (size_t i = 0; i < s->n_notes; i++) {
 		const struct sonde_note *n = &s->notes[i].note;
 
-		json_array_append_new(all,
-				      json_pack("{s:s, s:s, s:s, s:s}", "level",
-						sonde_note_level_name(n->level), "lens", n->lens,
-						"what", n->what, "remedy", n->remedy));
+		json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:o}", "level",
+						     sonde_note_level_name(n->level), "lens",
+						     n->lens, "what", text_json(n->what), "remedy",
+						     text_json(n->remedy)));
 	}
 	return all;
 }
@@ -309,7 +392,7 @@ static json_t *meta_json(const struct sonde_meta *m)
 		const char *v = m->rows[i].value;
 		json_t *inner = *v == '{' || *v == '[' ? json_loads(v, 0, NULL) : NULL;
 
-		json_object_set_new(o, m->rows[i].key, inner ? inner : json_string(v));
+		json_object_set_new(o, m->rows[i].key, inner ? inner : text_json(v));
 	}
 	return o;
 }
@@ -324,12 +407,13 @@ static json_t *diagnosis_json(const struct sonde_snapshot *s)
 	sonde_diagnose(&figures.memory, &d);
 	for (size_t i = 0; i < d.n; i++) {
 		const struct sonde_finding *f = &d.f[i];
-		json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "question", f->question, "cause",
-				      sonde_cause_name(f->cause), "answer",
-				      sonde_finding_answer_name(f->answer), "text", f->text);
+		json_t *o =
+			json_pack("{s:s, s:s, s:s, s:o}", "question", f->question, "cause",
+				  sonde_cause_name(f->cause), "answer",
+				  sonde_finding_answer_name(f->answer), "text", text_json(f->text));
 
 		if (f->next[0])
-			json_object_set_new(o, "next", json_string(f->next));
+			json_object_set_new(o, "next", text_json(f->next));
 		json_array_append_new(all, o);
 	}
 	return all;

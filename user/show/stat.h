@@ -12,7 +12,8 @@
 
 struct sonde_stat_view {
 	FILE *out;
-	uint64_t lines; /* printed so far: a heading comes every 20 */
+	uint64_t lines; /* printed since the heading: a new one comes every 20 */
+	uint32_t shown; /* columns that it names, a bit each                   */
 };
 
 /* One line for the interval that just ended. 0 or -errno of the stream. */
@@ -22,6 +23,7 @@ int sonde_stat_line(struct sonde_stat_view *v, const struct sonde_snapshot *snap
 struct sonde_stat_end {
 	const char *ended; /* "duration", "signal", "target exited", "harm"...                 */
 	const char *next;  /* a command to type next, or NULL                                  */
+	bool instant;	   /* one reading: there is no time for rates                      */
 	uint64_t observed_ns;
 	uint64_t attach_ns, detach_ns;
 };

@@ -3,11 +3,13 @@
  * The summary's sections; see summary.h. Latency comes from merged histograms, rates from counters
  * and the time observed, so the same code serves a live session and a recording.
  */
+#include <signal.h>
 #include <string.h>
 
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "core/str.h"
 #include "show/ledger.h"
 #include "show/summary.h"
 
@@ -43,6 +45,8 @@ static void print_age(FILE *out, const char *age_ns)
 		fprintf(out, ", up %.0f s", s);
 }
 
+#define WITHOUT_GAP 0.9995 /* of the time observed, rounds to 100.0 % */
+
 #define MAX_LISTED 8 /* pids of other targets */
 
 /* A row of one target. */
@@ -75,15 +79,51 @@ static void print_others(FILE *out, const struct sonde_snapshot *s, const char *
 	}
 }
 
+/* Sum over targets of a gauge's last value; false if no target has it. */
+static bool gauge(const struct sonde_snapshot *s, const char *name, double *v)
+{
+	bool present;
+
+	*v = sonde_snapshot_sum(s, name, &present);
+	return present;
+}
+
+/* Share of the time in which programs were attached; < 0 where it is not known. */
+static double observed_ratio(const struct sonde_snapshot *s)
+{
+	double v;
+
+	return gauge(s, "cost.observed_ratio", &v) ? v : -1;
+}
+
+/* Of a command that sonde started. That it obeyed our SIGTERM at the end is no news. */
+static void print_status(FILE *out, const struct sonde_snapshot *s)
+{
+	uint64_t number;
+	int status;
+
+	if (sonde_parse_u64(meta(s, "command.status", "0"), &number) || number > UINT8_MAX)
+		return;
+	status = (int)number;
+	if (status > 128 &&
+	    (status != 128 + SIGTERM || !strcmp(meta(s, "ended", ""), "target exited")))
+		fprintf(out, "The command was ended by signal %d (%s)\n", status - 128,
+			strsignal(status - 128));
+	else if (status && status <= 128)
+		fprintf(out, "The command ended with status %d\n", status);
+}
+
 /* Of a command and its children the one that serves comes first. */
 void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
 	const char *t = meta(s, "serving", "0"), *allocator = target_meta(s, t, "allocator", NULL);
+	const char *version = target_meta(s, t, "allocator_version", "");
 
-	fprintf(out, "%s pid %s", target_meta(s, t, "comm", "?"), target_meta(s, t, "pid", "?"));
+	fprintf(out, "%s pid %s", SONDE_PLAIN(target_meta(s, t, "comm", "?")),
+		target_meta(s, t, "pid", "?"));
 	print_others(out, s, t);
 	if (allocator)
-		fprintf(out, ", %s %s", allocator, target_meta(s, t, "allocator_version", ""));
+		fprintf(out, ", %s%s%s", allocator, *version ? " " : "", SONDE_PLAIN(version));
 	else
 		fprintf(out, ", allocator not recognised");
 	fprintf(out, ", THP %s", meta(s, "thp.enabled", "not in this kernel"));
@@ -93,17 +133,10 @@ void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 		fprintf(out, " and only advised for this process");
 	print_age(out, target_meta(s, t, "age_ns", NULL));
 	if (observed_ns)
-		fprintf(out, "; observed %.1f s", seconds(observed_ns));
+		fprintf(out, "; observed %.1f s%s", seconds(observed_ns),
+			observed_ratio(s) >= WITHOUT_GAP ? " without a gap" : "");
 	fputc('\n', out);
-}
-
-/* Sum over targets of a gauge's last value; false if no target has it. */
-static bool gauge(const struct sonde_snapshot *s, const char *name, double *v)
-{
-	bool present;
-
-	*v = sonde_snapshot_sum(s, name, &present);
-	return present;
+	print_status(out, s);
 }
 
 static const char *absent_reason(const struct sonde_snapshot *s, const char *name)
@@ -125,34 +158,98 @@ static void print_quantiles(FILE *out, const struct sonde_hist *h)
 		NS((double)sonde_hist_quantile(h, 0.99)), NS((double)h->max));
 }
 
-/* One line of a histogram over all targets; false if it is empty. */
-static bool print_hist(FILE *out, const struct sonde_snapshot *s, const char *name,
-		       const char *label, const char *title)
+/* One line of a histogram over all targets; nothing if it is empty. */
+static void print_hist(FILE *out, const struct sonde_snapshot *s, const char *name,
+		       const char *label, const char *title, int width)
 {
 	struct sonde_hist h;
-	bool any;
 
 	if (sonde_hist_init(&h))
-		return false;
-	any = !sonde_snapshot_hist_total(s, name, label, false, &h);
-	if (any) {
-		fprintf(out, "  %-14s %11s  ", title, N(h.count));
-		print_quantiles(out, &h);
-		fputc('\n', out);
-	}
+		return;
+	if (!sonde_snapshot_hist_total(s, name, label, false, &h))
+		fprintf(out, "    %-*s %11s  mean %9s  p50 %9s  p95 %9s  p99 %9s  max %9s\n", width,
+			SONDE_PLAIN(title), N(h.count), NS(sonde_hist_mean(&h)),
+			NS((double)sonde_hist_quantile(&h, 0.5)),
+			NS((double)sonde_hist_quantile(&h, 0.95)),
+			NS((double)sonde_hist_quantile(&h, 0.99)), NS((double)h.max));
 	sonde_hist_fini(&h);
-	return any;
 }
 
-/* A line each label of a histogram, whatever number of targets have it. */
-static void print_labels(FILE *out, const struct sonde_snapshot *s, const char *name)
+/* Is this the first of the series, of however many targets have it? */
+static bool labelled_first(const struct sonde_snapshot *s, const struct sonde_snap_hist *h,
+			   const char *name)
 {
-	for (size_t i = 0; i < s->n_hists; i++) {
-		const struct sonde_snap_hist *h = &s->hists[i];
+	return !strcmp(h->desc->name, name) && h->label[0] &&
+	       sonde_snapshot_find_hist(s, name, h->label, UINT32_MAX) == h;
+}
 
-		if (!strcmp(h->desc->name, name) && h->label[0] &&
-		    sonde_snapshot_find_hist(s, name, h->label, UINT32_MAX) == h)
-			print_hist(out, s, name, h->label, h->label);
+typedef const char *(*title_fn)(const char *label, char *buf, size_t size);
+
+#define PHASE_WIDEST "queue wait" /* lists of one section line up */
+
+/* A line each label of a histogram, under @heading. */
+static void print_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
+			 const char *heading, title_fn title)
+{
+	int width = (int)strlen(PHASE_WIDEST);
+	bool any = false;
+	char buf[64];
+
+	for (size_t i = 0; i < s->n_hists; i++)
+		if (labelled_first(s, &s->hists[i], name)) {
+			int len = (int)strlen(title(s->hists[i].label, buf, sizeof(buf)));
+
+			width = len > width ? len : width;
+			any = true;
+		}
+	if (any)
+		fprintf(out, "  %s\n", heading);
+	for (size_t i = 0; i < s->n_hists; i++)
+		if (labelled_first(s, &s->hists[i], name))
+			print_hist(out, s, name, s->hists[i].label,
+				   title(s->hists[i].label, buf, sizeof(buf)), width);
+}
+
+static const char *as_it_is(const char *label, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s", label);
+	return buf;
+}
+
+/* "kernel_base.major" in words; see the fault lens for what labels there are. */
+static const char *fault_title(const char *label, char *buf, size_t size)
+{
+	static const struct {
+		const char *name, *words;
+	} pages[] = {{"base.", "4 KiB"}, {"mthp.", "8 KiB to 1 MiB"}, {"pmd.", "2 MiB huge"}};
+	bool kernel = sonde_str_starts(label, "kernel_");
+	const char *page = label + (kernel ? strlen("kernel_") : 0);
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(pages); i++) {
+		if (!sonde_str_starts(page, pages[i].name))
+			continue;
+		snprintf(buf, size, "%s, %s%s", pages[i].words,
+			 kernel ? "in system calls" : "user code",
+			 strcmp(page + strlen(pages[i].name), "major") ? "" : ", disk read");
+		return buf;
+	}
+	return as_it_is(label, buf, size);
+}
+
+static void print_phases(FILE *out, const struct sonde_snapshot *s)
+{
+	static const struct {
+		const char *name, *title;
+	} phases[] = {{"query.wait", PHASE_WIDEST}, {"query.service", "service"}};
+	bool any = false;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(phases); i++) {
+		if (!sonde_snapshot_find_hist(s, phases[i].name, "", UINT32_MAX))
+			continue;
+		if (!any)
+			fprintf(out, "  phases\n");
+		any = true;
+		print_hist(out, s, phases[i].name, "", phases[i].title, (int)strlen(PHASE_WIDEST));
 	}
 }
 
@@ -162,7 +259,9 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	bool present;
 	double n = sonde_snapshot_sum(s, "query.spans", &present);
 
-	if (!present || sonde_hist_init(&h))
+	if (present && n <= 0)
+		fprintf(out, "Queries none seen\n");
+	if (!present || n <= 0 || sonde_hist_init(&h))
 		return;
 	fprintf(out, "Queries %s", N(n));
 	if (observed_ns)
@@ -173,9 +272,8 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	}
 	fputc('\n', out);
 	sonde_hist_fini(&h);
-	print_hist(out, s, "query.wait", "", "queue wait");
-	print_hist(out, s, "query.service", "", "service");
-	print_labels(out, s, "query.latency");
+	print_phases(out, s);
+	print_labels(out, s, "query.latency", "by command", as_it_is);
 }
 
 void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
@@ -192,7 +290,24 @@ void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 	if (timed)
 		fprintf(out, "  %s of the target's time", NS(time_ns));
 	fputc('\n', out);
-	print_labels(out, s, "fault.latency");
+	print_labels(out, s, "fault.latency", "by page", fault_title);
+}
+
+/* The labels are the alloc lens's: everything that is no free or delete asks for memory. */
+bool sonde_summary_allocates(const char *label)
+{
+	return !sonde_str_starts(label, "free") && !sonde_str_starts(label, "operator delete");
+}
+
+static double allocations(const struct sonde_snapshot *s)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < s->n_metrics; i++)
+		if (!strcmp(s->metrics[i].desc->name, "alloc.calls") && s->metrics[i].present &&
+		    sonde_summary_allocates(s->metrics[i].label))
+			sum += s->metrics[i].last;
+	return sum;
 }
 
 static double labelled(const struct sonde_snapshot *s, const char *name, const char *label)
@@ -225,7 +340,8 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	if (!present)
 		return;
 	bytes = sonde_snapshot_sum(s, "alloc.requested", &present);
-	fprintf(out, "Allocation, every call: %s calls, %s requested", N(calls), B(bytes));
+	fprintf(out, "Allocation, every call: %s calls (%s allocations, %s frees), %s requested",
+		N(calls), N(allocations(s)), N(calls - allocations(s)), B(bytes));
 	if (observed_ns)
 		fprintf(out, "; rates are those of a target slowed by the probes");
 	fputc('\n', out);
@@ -269,8 +385,8 @@ void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s)
 			n->level == SONDE_NOTE_EVENT	 ? "Event"
 			: n->level == SONDE_NOTE_CAUTION ? "CAUTION"
 							 : "DEGRADED",
-			n->lens[0] ? n->lens : "", n->lens[0] ? ": " : "", n->what,
-			n->remedy[0] ? " -> " : "", n->remedy);
+			n->lens[0] ? n->lens : "", n->lens[0] ? ": " : "", SONDE_PLAIN(n->what),
+			n->remedy[0] ? " -> " : "", SONDE_PLAIN(n->remedy));
 	}
 	print_drops(out, s);
 }
@@ -285,6 +401,26 @@ double sonde_summary_cost_ratio(const struct sonde_snapshot *s)
 	return have_probe && have_user && have_sys && cpu > 0 ? probe / cpu : -1;
 }
 
+static void print_own_cost(FILE *out, const struct sonde_snapshot *s, const char *before)
+{
+	double v;
+
+	if (gauge(s, "cost.own_cpu", &v))
+		fprintf(out, "%ssonde itself %s CPU", before, NS(v));
+	if (gauge(s, "cost.start_cpu", &v))
+		fprintf(out, " after %s to start", NS(v));
+	if (gauge(s, "cost.own_rss", &v))
+		fprintf(out, ", %s RSS", B(v));
+	if (gauge(s, "cost.map_bytes", &v))
+		fprintf(out, " + %s maps", B(v));
+	fputc('\n', out);
+}
+
+void sonde_summary_own_cost(FILE *out, const struct sonde_snapshot *s)
+{
+	print_own_cost(out, s, "Cost ");
+}
+
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 {
 	double ratio = sonde_summary_cost_ratio(s), v;
@@ -296,15 +432,8 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 		fprintf(out, "not known: the target used no CPU in this time");
 	if (gauge(s, "cost.hits", &v))
 		fprintf(out, "; %s hits", N(v));
-	if (gauge(s, "cost.own_cpu", &v))
-		fprintf(out, "; sonde itself %s CPU", NS(v));
-	if (gauge(s, "cost.start_cpu", &v))
-		fprintf(out, " after %s to start", NS(v));
-	if (gauge(s, "cost.own_rss", &v))
-		fprintf(out, ", %s RSS", B(v));
-	if (gauge(s, "cost.map_bytes", &v))
-		fprintf(out, " + %s maps", B(v));
-	fputc('\n', out);
-	if (gauge(s, "cost.observed_ratio", &v))
-		fprintf(out, "Observed %.1f %% of the time since recording began\n", 100 * v);
+	print_own_cost(out, s, "; ");
+	if (observed_ratio(s) >= 0 && observed_ratio(s) < WITHOUT_GAP)
+		fprintf(out, "Observed %.1f %% of the %.1f s\n", 100 * observed_ratio(s),
+			seconds(s->last_tick_ns - s->first_tick_ns));
 }

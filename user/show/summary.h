@@ -22,8 +22,14 @@ void sonde_summary_stall(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s);
+/* Only sonde's own part of it. */
+void sonde_summary_own_cost(FILE *out, const struct sonde_snapshot *s);
 
-/* Share of the target's CPU that observing added, from cost.probe_time and proc.cpu_*; < 0: unknown. */
+/* Does the function behind this label of alloc.calls hand out memory, rather than take it back? */
+bool sonde_summary_allocates(const char *label);
+
+/* Share of the target's CPU that observing added, from cost.probe_time and proc.cpu_*; < 0:
+ * unknown. */
 double sonde_summary_cost_ratio(const struct sonde_snapshot *s);
 
 #endif

@@ -52,11 +52,49 @@ static void test_lenses(void **state)
 	assert_true(sonde_plan_uses_lens(&opts, sonde_lens_find("alloc")));
 }
 
+/* Once for each kind of link, and for each cost of it where the instructions differ. */
+static void test_costs(void **state)
+{
+	struct sonde_probe_site stepped = {.site.kind = SONDE_INSN_STEPPED};
+	struct sonde_probe_site emulated = {.site.kind = SONDE_INSN_EMULATED};
+	struct sonde_hook kernel = {.name = "k"};
+	struct sonde_hook dear = {.sites = &stepped, .n_sites = 1};
+	struct sonde_hook cheap = {.sites = &emulated, .n_sites = 1};
+	struct sonde_plan_item items[] = {
+		{.hook = &kernel, .kind = SONDE_LINK_TP_BTF},
+		{.hook = &dear, .kind = SONDE_LINK_UPROBE_MULTI},
+		{.hook = &kernel, .kind = SONDE_LINK_TP_BTF},
+		{.hook = &kernel, .kind = SONDE_LINK_PERF_SW, .alt = -1},
+		{.hook = &cheap, .kind = SONDE_LINK_UPROBE_MULTI},
+		{.hook = &dear, .kind = SONDE_LINK_UPROBE_MULTI},
+	};
+	struct sonde_session_plan p = {.plan = {.items = items, .n = SONDE_ARRAY_SIZE(items)}};
+	char *text = NULL;
+	size_t n;
+	FILE *out = open_memstream(&text, &n);
+
+	(void)state;
+	p.calibration.hit_ns[SONDE_LINK_TP_BTF][SONDE_INSN_STEPPED] = 61;
+	p.calibration.hit_ns[SONDE_LINK_PERF_SW][SONDE_INSN_STEPPED] = 170;
+	p.calibration.hit_ns[SONDE_LINK_UPROBE_MULTI][SONDE_INSN_STEPPED] = 1500;
+	p.calibration.hit_ns[SONDE_LINK_UPROBE_MULTI][SONDE_INSN_EMULATED] = 600;
+	sonde_plan_print_costs(out, &p);
+	fflush(out);
+	assert_int_equal(n, 0);
+	p.calibrated = true;
+	sonde_plan_print_costs(out, &p);
+	fclose(out);
+	assert_string_equal(text, "costs a hit    tp_btf 61 ns, uprobe_multi 1.50 us, uprobe_multi "
+				  "600 ns (calibrated here, now)\n");
+	free(text);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_writes),
 		cmocka_unit_test(test_lenses),
+		cmocka_unit_test(test_costs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

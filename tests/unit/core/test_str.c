@@ -35,12 +35,18 @@ static void test_utf8(void **state)
 		{"\xc3\xa9", 2, "\xc3\xa9"},
 		{"\xe2\x82\xac", 3, "\xe2\x82\xac"},
 		{"\xf0\x9f\x98\x80", 4, "\xf0\x9f\x98\x80"},
-		{"\xc3", 1, REPL},			  /* cut */
-		{"\xc0\xaf", 2, REPL REPL},		  /* overlong */
-		{"\xe0\x80\x80", 3, REPL REPL REPL},	  /* overlong */
-		{"\xed\xa0\x80", 3, REPL REPL REPL},	  /* surrogate */
+		{"\xc2\x9b"
+		 "31m",
+		 5, REPL "31m"}, /* C1: CSI in one character */
+		{"\xc2\xa0", 2, "\xc2\xa0"},
+		{"\xc3", 1, REPL},			      /* cut */
+		{"\xc0\xaf", 2, REPL REPL},		      /* overlong */
+		{"\xe0\x80\x80", 3, REPL REPL REPL},	      /* overlong */
+		{"\xed\xa0\x80", 3, REPL REPL REPL},	      /* surrogate */
 		{"\xf4\x90\x80\x80", 4, REPL REPL REPL REPL}, /* above U+10FFFF */
-		{"\xff" "a", 2, REPL "a"},
+		{"\xff"
+		 "a",
+		 2, REPL "a"},
 	};
 
 	(void)state;
@@ -52,11 +58,26 @@ static void test_utf8(void **state)
 	}
 }
 
+static void test_plain(void **state)
+{
+	char buf[8];
+
+	(void)state;
+	assert_string_equal(SONDE_PLAIN("a\nb\tc\x1b[2J\xff"), "a b c" REPL "[2J" REPL);
+	assert_string_equal(SONDE_PLAIN(""), "");
+	/* Cut between characters, never inside one. */
+	assert_string_equal(sonde_plain(buf, sizeof(buf), "12345\xc3\xa9"), "12345\xc3\xa9");
+	assert_string_equal(sonde_plain(buf, sizeof(buf), "123456\xc3\xa9"), "123456");
+	assert_string_equal(sonde_plain(buf, sizeof(buf), "123456\xff"), "123456");
+	assert_string_equal(sonde_plain(buf, 1, "x"), "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_plain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

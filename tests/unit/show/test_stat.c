@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The line per interval and the summary, of snapshots with figures made up here. */
+#include <stdio.h>
+
+#include "unit/unit.h"
+
+#include "core/clock.h"
+#include "core/mem.h"
+#include "show/stat.h"
+#include "show/summary.h"
+
+#define BEGIN (1000 * SONDE_NS_PER_SEC)
+
+static const struct sonde_metric_desc calls = {"alloc.calls", "count", SONDE_COUNTER, ""};
+static const struct sonde_metric_desc requested = {"alloc.requested", "bytes", SONDE_COUNTER, ""};
+
+static const struct sonde_metric_desc spans = {"query.spans", "count", SONDE_COUNTER, ""};
+
+static void value(struct sonde_snapshot *s, const struct sonde_metric_desc *desc, const char *label,
+		  double v)
+{
+	struct sonde_metric m = {.desc = desc, .label = label, .ts_ns = BEGIN, .value = v};
+
+	assert_int_equal(sonde_visit(&s->visitor, metric, &m), 0);
+}
+
+/* A session of one second so far. */
+static void start(struct sonde_snapshot *s)
+{
+	sonde_snapshot_init(s);
+	sonde_snapshot_start(s, BEGIN);
+}
+
+static void tick(struct sonde_snapshot *s, unsigned second)
+{
+	assert_int_equal(sonde_visit(&s->visitor, tick, BEGIN + second * SONDE_NS_PER_SEC), 0);
+}
+
+/* What @print leaves in the stream, malloc'ed. */
+#define TEXT_OF(print)                                                                             \
+	({                                                                                         \
+		char *text_ = NULL;                                                                \
+		size_t n_;                                                                         \
+		FILE *out = open_memstream(&text_, &n_);                                           \
+                                                                                                   \
+		assert_non_null(out);                                                              \
+		print;                                                                             \
+		fclose(out);                                                                       \
+		text_;                                                                             \
+	})
+
+static void assert_says(const char *text, const char *words, bool says)
+{
+	if (!strstr(text, words) == !says)
+		return;
+	print_error("'%s' is %sin:\n%s", words, says ? "not " : "", text);
+	fail();
+}
+
+static void test_allocations(void **state)
+{
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &calls, "malloc", 300);
+	value(&s, &calls, "operator new", 40);
+	value(&s, &calls, "free", 250);
+	value(&s, &calls, "operator delete (sized)", 5);
+	value(&s, &requested, "malloc", 4096);
+	tick(&s, 1);
+	text = TEXT_OF(sonde_stat_json_line(out, &s));
+	assert_says(text, "\"allocs_per_s\":340.0", true);
+	free(text);
+	text = TEXT_OF(sonde_summary_alloc(out, &s, 0));
+	assert_says(text, "595 calls (340 allocations, 255 frees), 4.00 KiB requested", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* Lost since the line before, as every other column of the line. */
+static void test_drops(void **state)
+{
+	struct sonde_drops d = {SONDE_LENS_QUERY, SONDE_DROP_RING_FULL, 7, BEGIN};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	assert_int_equal(sonde_visit(&s.visitor, drop, &d), 0);
+	tick(&s, 1);
+	text = TEXT_OF(sonde_stat_json_line(out, &s));
+	assert_says(text, "\"drops\":7.0", true);
+	free(text);
+	sonde_snapshot_mark(&s);
+	d.count = 9;
+	assert_int_equal(sonde_visit(&s.visitor, drop, &d), 0);
+	tick(&s, 2);
+	text = TEXT_OF(sonde_stat_json_line(out, &s));
+	assert_says(text, "\"drops\":2.0", true);
+	free(text);
+	text = TEXT_OF(sonde_summary_notes(out, &s));
+	assert_says(text, "Drops 9;", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* Columns of queries come with the first query, under a heading of their own. */
+static void test_columns(void **state)
+{
+	struct sonde_stat_view v = {0};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &spans, "", 0);
+	tick(&s, 1);
+	text = TEXT_OF((v.out = out, sonde_stat_line(&v, &s)));
+	assert_says(text, "query/s", false);
+	assert_says(text, "UTC", true);
+	free(text);
+	text = TEXT_OF(sonde_summary_queries(out, &s, SONDE_NS_PER_SEC));
+	assert_string_equal(text, "Queries none seen\n");
+	free(text);
+	sonde_snapshot_mark(&s);
+	value(&s, &spans, "", 12);
+	tick(&s, 2);
+	text = TEXT_OF((v.out = out, sonde_stat_line(&v, &s)));
+	assert_string_equal(
+		text, "                                 -- latency of queries --------------\n"
+		      "UTC             CPU   query/s      mean       p50       p95       p99      "
+		      "cost     drops\n"
+		      "00:00:00          -        12         -         -         -         -       "
+		      "  -         0\n");
+	free(text);
+	text = TEXT_OF((v.out = out, sonde_stat_line(&v, &s)));
+	assert_says(text, "UTC", false);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+static void hist(struct sonde_snapshot *s, const struct sonde_hist_desc *desc, const char *label,
+		 uint64_t v)
+{
+	struct sonde_hist h;
+	struct sonde_histrow row = {.desc = desc, .label = label, .hist = &h};
+
+	assert_int_equal(sonde_hist_init(&h), 0);
+	sonde_hist_add(&h, v);
+	assert_int_equal(sonde_visit(&s->visitor, hist, &row), 0);
+	sonde_hist_fini(&h);
+}
+
+/* What kind of thing a line is of, and labels in words. */
+static void test_groups(void **state)
+{
+	static const struct sonde_metric_desc count = {"fault.count", "count", SONDE_COUNTER, ""};
+	static const struct sonde_hist_desc latency = {"query.latency", "ns", ""};
+	static const struct sonde_hist_desc wait = {"query.wait", "ns", ""};
+	static const struct sonde_hist_desc fault = {"fault.latency", "ns", ""};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &spans, "", 1);
+	value(&s, &count, "base.minor", 1);
+	hist(&s, &latency, "", 2000);
+	hist(&s, &latency, "search", 2000);
+	hist(&s, &wait, "", 100);
+	hist(&s, &fault, "base.minor", 1000);
+	hist(&s, &fault, "kernel_base.major", 1000);
+	hist(&s, &fault, "pmd.minor", 1000);
+	hist(&s, &fault, "unsized", 1000);
+	text = TEXT_OF(sonde_summary_queries(out, &s, 0));
+	assert_says(text, "\n  phases\n    queue wait           1  mean    100 ns  p50", true);
+	assert_says(text, "\n  by command\n    search               1  mean   2.00 us  p50", true);
+	free(text);
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	assert_says(text, "\n  by page\n    4 KiB, user code                            1  mean",
+		    true);
+	assert_says(text, "\n    4 KiB, in system calls, disk read           1  mean", true);
+	assert_says(text, "\n    2 MiB huge, user code                       1  mean", true);
+	assert_says(text, "\n    unsized                                     1  mean", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+static char *target_line(struct sonde_snapshot *s, const char *status, const char *ended)
+{
+	assert_int_equal(sonde_meta_set(&s->meta, "command.status", "%s", status), 0);
+	assert_int_equal(sonde_meta_set(&s->meta, "ended", "%s", ended), 0);
+	return TEXT_OF(sonde_summary_target(out, s, 2 * SONDE_NS_PER_SEC));
+}
+
+static void test_target(void **state)
+{
+	static const struct sonde_metric_desc ratio = {"cost.observed_ratio", "ratio", SONDE_GAUGE,
+						       ""};
+	static const struct {
+		const char *status, *ended, *says;
+	} rows[] = {
+		{"0", "target exited", NULL},
+		{"7", "target exited", "The command ended with status 7\n"},
+		{"139", "target exited", "The command was ended by signal 11 ("},
+		{"143", "target exited", "The command was ended by signal 15 ("},
+		{"143", "duration", NULL},
+	};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	sonde_meta_set(&s.meta, "target.0.allocator", "mimalloc");
+	value(&s, &ratio, "", 0.9996);
+	tick(&s, 1);
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
+		text = target_line(&s, rows[i].status, rows[i].ended);
+		assert_says(text, rows[i].says ? rows[i].says : "command", rows[i].says);
+		assert_says(text, ", mimalloc, THP", true);
+		assert_says(text, "; observed 2.0 s without a gap\n", true);
+		free(text);
+	}
+	value(&s, &ratio, "", 0.5);
+	tick(&s, 4);
+	text = TEXT_OF(sonde_summary_cost(out, &s));
+	assert_says(text, "Observed 50.0 % of the 4.0 s\n", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* What is below 0 is told as it is, not as its change. */
+static void test_unexplained(void **state)
+{
+	static const struct sonde_metric_desc total = {"rss.total", "bytes", SONDE_GAUGE, ""};
+	static const struct sonde_metric_desc rows = {"rss.ledger", "bytes", SONDE_GAUGE, ""};
+	static const struct sonde_metric_desc took = {"rss.walk_time", "ns", SONDE_GAUGE, ""};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &total, "", 1 << 20);
+	value(&s, &rows, "unexplained", -4096);
+	value(&s, &took, "smaps", 2e6);
+	sonde_visit(&s.visitor, tick, BEGIN);
+	text = TEXT_OF(sonde_summary_memory(out, &s));
+	assert_says(text, "unexplained               -4.00 KiB  -0.4 %\n", true);
+	assert_says(text, "by mapping: read now, in 2.00 ms\n", true);
+	free(text);
+	tick(&s, 9);
+	text = TEXT_OF(sonde_summary_memory(out, &s));
+	assert_says(text, "by mapping: read 9 s ago, in 2.00 ms\n", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_allocations), cmocka_unit_test(test_drops),
+		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_target),	    cmocka_unit_test(test_unexplained),
+	};
+
+	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);
+}
