@@ -61,13 +61,13 @@ metric() { # NAME LABEL
 		add | floor' "$T/json"
 }
 
-drops() { # of this lens, but for wakes that the kernel did not tell of
+drops() { # of this lens, but for events that the kernel did not tell of
 	jq '[.drops | to_entries[] | select(.key | startswith("stall")) |
-		select(.key != "stall.no_entry")] | length' "$T/json"
+		select(.key != "stall.no_entry" and .key != "stall.no_end")] | length' "$T/json"
 }
 
-untold() { # such wakes: that wait is not split into blocked and runnable
-	jq '.drops["stall.no_entry"] // 0' "$T/json"
+untold() { # such events: a wait that is not split, or not seen
+	jq '.drops | (.["stall.no_entry"] // 0) + (.["stall.no_end"] // 0)' "$T/json"
 }
 
 # within GOT WANT PERCENT SLACK_NS
@@ -79,19 +79,22 @@ within() {
 	}'
 }
 
-# The waits are counted exactly, and with the time on the run queue they are the workload's own sum.
+# The waits are counted exactly, and with the time on the run queue they are the workload's own sum. The
+# kernel may leave out an event, which must have been counted then and stay an exception.
 waits() { # CAUSE
 	local n ns queue
 
 	n=$(metric stall.count "$1")
 	ns=$(metric stall.time "$1")
 	queue=$(metric stall.time runqueue)
-	[ "$n" = "$(worked n)" ]
-	[ "$(untold)" -le 1 ]
+	[ "$(untold)" -le 2 ]
+	[ "$n" -le "$(worked n)" ]
+	[ $((n + $(untold))) -ge "$(worked n)" ]
 	[ "$ns" -le "$(worked ns)" ]
-	awk -v ns="$ns" -v queue="$queue" -v want="$(worked ns)" 'BEGIN { exit !(ns + queue >= want * 0.95) }'
-	[ "$(untold)" = 1 ] || within "$queue" "$delay" 5 1500000
 	[ "$(drops)" = 0 ]
+	[ "$(untold)" = 0 ] || return 0
+	awk -v ns="$ns" -v queue="$queue" -v want="$(worked ns)" 'BEGIN { exit !(ns + queue >= want * 0.95) }'
+	within "$queue" "$delay" 5 1500000
 }
 
 # No wait was charged to anything else that threads of the workload do not do.
@@ -106,7 +109,7 @@ nothing_in() { # CAUSE...
 @test "20 sleeps of 10 ms are 20 sleeps, no shorter than asked" {
 	observe sleep 20 10
 	waits sleep
-	[ "$(metric stall.time sleep)" -ge 200000000 ]
+	[ $(("$(metric stall.time sleep)" + 10000000 * "$(untold)")) -ge 200000000 ]
 	nothing_in futex alloc_lock socket pipe other mmap_lock
 }
 
@@ -119,7 +122,7 @@ nothing_in() { # CAUSE...
 @test "waits for another thread's futex are futex waits" {
 	observe futex 20 5
 	waits futex
-	[ "$(metric stall.count sleep)" = 20 ]
+	[ $(("$(metric stall.count sleep)" + "$(untold)")) -ge 20 ]
 	nothing_in socket pipe alloc_lock other
 }
 
@@ -200,7 +203,7 @@ nothing_in() { # CAUSE...
 @test "the histograms hold every wait" {
 	observe sleep 20 10
 	jq -e '[.histograms[] | select(.name == "stall.offcpu" and .label == "sleep") | .count] |
-		add == 20' "$T/json"
+		add == '"$(metric stall.count sleep)" "$T/json"
 	n=$(jq '[.histograms[] | select(.name == "stall.runqueue") | .count] | add' "$T/json")
 	[ "$n" = "$(metric stall.count runqueue)" ]
 }
