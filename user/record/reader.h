@@ -43,7 +43,8 @@ struct sonde_reader_filter {
 				      * minutes that overlap; of spans, those that ended inside; of
 				      * notes also earlier ones that weaken figures */
 	uint32_t slowest; /* only the N longest spans, longest first; 0: all                   */
-	bool rebase;	  /* counters count from since, not from attach (drops always do)      */
+	bool rebase; /* counters count from since, not from attach (drops always do); the bounds
+		      * move outwards to ticks, and the first tick carries counters of 0 */
 };
 
 /*

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "core/err.h"
 #include "core/mem.h"
@@ -16,7 +17,10 @@ struct visit {
 	struct sonde_reader *r;
 	const struct sonde_visitor *to;
 	int64_t since, until; /* UTC; INT64_MAX: no end */
-	int64_t slowest;      /* -1: all                 */
+	/* What is counted over intervals: an interval that ends at after or begins at before is
+	 * outside. Rebased, since and before are ticks themselves. */
+	int64_t after, before;
+	int64_t slowest; /* -1: all                 */
 	sqlite3_stmt *buckets;
 	struct sonde_hist hist;
 };
@@ -232,8 +236,8 @@ static const struct {
 	/* Cumulative since the filter's start. */
 	[C_DROP] =
 		{"SELECT d.ts_ns, d.lens, d.cause, d.count - coalesce((SELECT max(b.count) "
-		 "FROM drops b WHERE b.lens = d.lens AND b.cause = d.cause AND b.ts_ns < ?1), 0) "
-		 "FROM drops d WHERE d.ts_ns >= ?1 AND d.ts_ns < ?2 ORDER BY d.ts_ns",
+		 "FROM drops b WHERE b.lens = d.lens AND b.cause = d.cause AND b.ts_ns < ?4), 0) "
+		 "FROM drops d WHERE d.ts_ns >= ?4 AND d.ts_ns < ?2 ORDER BY d.ts_ns",
 		 emit_drop},
 	[C_SPAN] = {"SELECT " SPAN_COLUMNS "FROM span s "
 		    "LEFT JOIN fingerprint f ON f.id = s.fingerprint "
@@ -242,7 +246,7 @@ static const struct {
 		    emit_span},
 	[C_HIST] =
 		{"SELECT to_ns, series, from_ns, count, sum, min, max, window_ns FROM hist_window "
-		 "WHERE window_ns > ?1 - 60000000000 AND window_ns < ?2 "
+		 "WHERE to_ns > ?1 AND from_ns < ?5 "
 		 "ORDER BY window_ns, series",
 		 emit_hist},
 };
@@ -291,7 +295,10 @@ static int open_cursor(struct visit *v, struct cursor *c, const char *sql)
 		return sonde_reader_fail(v->r, rc);
 	sqlite3_bind_int64(c->st, 1, v->since);
 	sqlite3_bind_int64(c->st, 2, v->until);
-	sqlite3_bind_int64(c->st, 3, v->slowest); /* ignored where there is no ?3 */
+	/* Ignored where a statement has no such parameter. */
+	sqlite3_bind_int64(c->st, 3, v->slowest);
+	sqlite3_bind_int64(c->st, 4, v->after);
+	sqlite3_bind_int64(c->st, 5, v->before);
 	return advance(v, c);
 }
 
@@ -371,10 +378,69 @@ static int replay(struct visit *v)
 	return err ? err : sonde_visit(v->to, end, &v->r->meta);
 }
 
-/* A counter's last value before the filter begins. */
+/* The ticks around @t: the last before it (or where the recording began) and the first at it or
+ * later, each INT64_MAX if there is none. A tick comes a little late: one that is off by less than
+ * a twentieth of its interval is the one that was meant. */
+static int ticks_around(struct visit *v, int64_t t, int64_t *low, int64_t *high)
+{
+	static const char sql[] = "SELECT (SELECT max(ts_ns) FROM tick WHERE ts_ns < ?1), "
+				  "(SELECT min(ts_ns) FROM tick WHERE ts_ns >= ?1)";
+	int64_t start = (int64_t)v->r->start_ns;
+	sqlite3_stmt *st = NULL;
+	int rc = sonde_db_prepare(v->r->db, &st, sql);
+
+	if (!rc) {
+		sqlite3_bind_int64(st, 1, t);
+		rc = sqlite3_step(st);
+	}
+	if (rc == SQLITE_ROW) {
+		*low = sqlite3_column_type(st, 0) != SQLITE_NULL ? sqlite3_column_int64(st, 0)
+		       : start < t				 ? start
+								 : INT64_MAX;
+		*high = sqlite3_column_type(st, 1) != SQLITE_NULL ? sqlite3_column_int64(st, 1)
+								  : INT64_MAX;
+	}
+	sqlite3_finalize(st);
+	return rc == SQLITE_ROW ? 0 : sonde_reader_fail(v->r, rc);
+}
+
+static bool is_near(int64_t t, int64_t tick, int64_t other)
+{
+	return tick != INT64_MAX && other != INT64_MAX &&
+	       llabs(t - tick) <= llabs(tick - other) / 20;
+}
+
+/* Counters are known at ticks only: the filter grows to whole intervals, so that what was counted
+ * and the time that it took are of one period, whose first tick carries the base. */
+static int widen(struct visit *v)
+{
+	int64_t low, high, since = v->since, until = v->until;
+	int err = ticks_around(v, since, &low, &high);
+
+	if (err)
+		return err;
+	v->since = high == since || is_near(since, high, low) ? high : low;
+	if (v->since == INT64_MAX)
+		v->since = since;
+	if (until == INT64_MAX)
+		goto done;
+	since = low != INT64_MAX ? low : v->since;
+	err = ticks_around(v, until, &low, &high);
+	if (err)
+		return err;
+	v->before = is_near(until, low, high) ? low : high;
+	if (v->before <= v->since)
+		v->since = since;
+	v->until = v->before == INT64_MAX ? INT64_MAX : v->before + 1;
+done:
+	v->after = v->since + 1;
+	return 0;
+}
+
+/* A counter's value where the filter begins. */
 static int find_bases(struct visit *v)
 {
-	static const char sql[] = "SELECT value FROM value WHERE series = ?1 AND ts_ns < ?2 "
+	static const char sql[] = "SELECT value FROM value WHERE series = ?1 AND ts_ns <= ?2 "
 				  "AND value IS NOT NULL ORDER BY ts_ns DESC LIMIT 1";
 	sqlite3_stmt *st = NULL;
 	int rc = sonde_db_prepare(v->r->db, &st, sql);
@@ -425,6 +491,10 @@ int sonde_reader_visit(struct sonde_reader *r, const struct sonde_reader_filter 
 	if (sonde_hist_init(&v.hist))
 		return sonde_reader_fail(r, SQLITE_NOMEM);
 	err = start_visit(&v);
+	v.after = v.since;
+	v.before = v.until;
+	if (!err && f && f->rebase && (f->since_ns || f->until_ns))
+		err = widen(&v);
 	if (!err && f && f->rebase && v.since)
 		err = find_bases(&v);
 	if (!err)

@@ -134,6 +134,48 @@ static void test_rebase(void **state)
 	fix_remove(path);
 }
 
+/* The bounds grow to whole intervals; a tick that is only a little off is the one that was meant.
+ */
+static void test_rebase_window(void **state)
+{
+	static const struct {
+		uint64_t since_ms, until_ms;
+		unsigned ticks; /* one more than intervals */
+		const char *first, *last;
+	} rows[] = {
+		{88000, 0, 3, "88", "90"},     {88020, 0, 3, "88", "90"},
+		{87980, 0, 3, "88", "90"},     {87500, 0, 4, "87", "90"},
+		{40000, 41000, 2, "40", "41"}, {39990, 41020, 2, "40", "41"},
+		{40300, 40400, 2, "40", "41"}, {40980, 40990, 2, "40", "41"},
+	};
+	const char *path = fix_path("window");
+
+	(void)state;
+	assert_int_equal(fix_record(path, NULL, FIX_TICKS, true), 0);
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
+		struct sonde_reader_filter f = {
+			.since_ns = FIX_REAL + rows[i].since_ms * SONDE_NS_PER_MS,
+			.until_ns = rows[i].until_ms ? FIX_REAL + rows[i].until_ms * SONDE_NS_PER_MS
+						     : 0,
+			.rebase = true};
+		char line[64];
+		struct fix_log out;
+
+		fix_log_init(&out);
+		assert_int_equal(visit(path, &f, &out), 0);
+		assert_int_equal(out.n_ticks, rows[i].ticks);
+		assert_int_equal(out.n_spans, (rows[i].ticks - 1) * FIX_SPANS_PER_TICK);
+		snprintf(line, sizeof(line), "10%s000000000 after", rows[i].first);
+		assert_non_null(strstr(out.ticks.s, line));
+		snprintf(line, sizeof(line), "10%s000000000 query.spans{} count 1 0 %u ",
+			 rows[i].last, (rows[i].ticks - 1) * FIX_SPANS_PER_TICK);
+		assert_non_null(strstr(out.metrics.s, line));
+		assert_int_equal(out.n_hists, 1);
+		fix_log_fini(&out);
+	}
+	fix_remove(path);
+}
+
 static int longest_first(void *ctx, const struct sonde_span *s)
 {
 	uint64_t *last = ctx;
@@ -282,6 +324,7 @@ int main(void)
 		cmocka_unit_test(test_meta_and_times),
 		cmocka_unit_test(test_since_until),
 		cmocka_unit_test(test_rebase),
+		cmocka_unit_test(test_rebase_window),
 		cmocka_unit_test(test_slowest),
 		cmocka_unit_test(test_hook_error_stops),
 		cmocka_unit_test(test_read_while_written),

@@ -86,11 +86,11 @@ static void test_since(void **state)
 	(void)state;
 	assert_int_equal(fix_record(path, NULL, FIX_TICKS, true), 0);
 	got = report_of(path, &f, 1);
-	assert_says(got, "CPU 8.00 s user, 2.00 s system");
-	assert_says(got, "Queries 400 ");
+	assert_says(got, "CPU 7.60 s user, 1.90 s system: 0.50 cores");
+	assert_says(got, "Queries 380 (20/s)");
 	assert_says(got, "histograms cover whole UTC minutes: 2026-11-30 17:29:00 to 17:30:00");
 	assert_says(got, "Query traces: 380 here, of 1,800 seen in the whole recording");
-	assert_says(got, "malloc                         26,000 calls");
+	assert_says(got, "malloc                         24,700 calls");
 	assert_says(got, "DEGRADED query: no queue wait");
 	assert_says(got, "Drops 0");
 	free(got);
