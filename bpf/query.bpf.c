@@ -6,11 +6,13 @@
  */
 #include "lib/syscall.bpf.h"
 
-#define SOCK_STREAM 1
-#define MSG_PEEK    2
-#define TCP_LISTEN  10
-#define EPIPE	    32
-#define ECONNRESET  104
+#define SOCK_STREAM   1
+#define MSG_PEEK      2
+#define TCP_FIN_WAIT1 4
+#define TCP_LAST_ACK  9
+#define TCP_LISTEN    10
+#define EPIPE	      32
+#define ECONNRESET    104
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -98,6 +100,9 @@ static __always_inline struct sonde_conn *conn_of(struct sock *sk)
 	if (!c && !known_family(sk))
 		return NULL;
 	if (!gate_conn(c, &id)) {
+		/* Between the gate's closing and the sweep: the answer comes too late. */
+		if (c && c->open && !gate_ready())
+			conn_unfinished(c);
 		if (c && c->span.conn)
 			conn_suspend(c);
 		return NULL;
@@ -176,7 +181,7 @@ int BPF_PROG(query_send, struct sock *sk, int ret, int flags)
 	if (!c)
 		return 0;
 	if (ret < 0) {
-		conn_abort(c);
+		conn_close(c, bpf_ktime_get_ns());
 		return 0;
 	}
 	conn_io_init(&w, c, ret);
@@ -209,7 +214,7 @@ int BPF_PROG(query_close, struct sock *sk)
 	struct sonde_conn *c = bpf_sk_storage_get(&conn, sk, 0, 0);
 
 	if (c && c->open && gate_ready())
-		conn_abort(c);
+		conn_close(c, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -240,6 +245,24 @@ static __always_inline void seed_listener(struct sock *sk)
 		c->flags = SONDE_CONN_FRESH | SONDE_CONN_LISTENER;
 	else
 		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+}
+
+/*
+ * The server closes its end, or dies with it open: nothing more will be sent. The socket itself
+ * goes when the client has acknowledged that, which may take 40 ms and come after sonde saw the
+ * process exit.
+ */
+SEC("?tp_btf/inet_sock_set_state")
+int BPF_PROG(query_shut, struct sock *sk, int old_state, int new_state)
+{
+	struct sonde_conn *c;
+
+	if (new_state != TCP_FIN_WAIT1 && new_state != TCP_LAST_ACK)
+		return 0;
+	c = bpf_sk_storage_get(&conn, sk, 0, 0);
+	if (c && c->open && gate_ready())
+		conn_close(c, bpf_ktime_get_ns());
+	return 0;
 }
 
 /* A target begins to listen: no query is sent to it before this. Every change of a TCP state comes
@@ -315,6 +338,24 @@ int query_seed_fd(struct bpf_iter__task_file *ctx)
 	c = conn_fd_add(key, 0);
 	if (c)
 		conn_identify(c, sk);
+	return 0;
+}
+
+/*
+ * Recording is over, and the gate is closed: what is open on the targets' sockets will not be
+ * followed to its end. Sockets of a process that is gone went by query_shut.
+ */
+SEC("?iter/task_file")
+int query_sweep(struct bpf_iter__task_file *ctx)
+{
+	struct sock *sk = seed_socket(ctx);
+	struct sonde_conn *c;
+
+	if (!sk)
+		return 0;
+	c = bpf_sk_storage_get(&conn, sk, 0, 0);
+	if (c && c->open)
+		conn_unfinished(c);
 	return 0;
 }
 

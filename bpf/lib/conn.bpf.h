@@ -113,6 +113,10 @@ static __always_inline void conn_count(struct sonde_conn *c, struct sonde_query_
 {
 	const struct sonde_ev_span *s = &c->span;
 
+	if (s->status == SONDE_SPAN_UNFINISHED) {
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_UNFINISHED], 1);
+		return;
+	}
 	__sync_fetch_and_add(&n->v[SONDE_QUERY_SPANS], 1);
 	__sync_fetch_and_add(&n->v[SONDE_QUERY_BYTES_IN], s->bytes_in);
 	__sync_fetch_and_add(&n->v[SONDE_QUERY_BYTES_OUT], s->bytes_out);
@@ -133,8 +137,8 @@ static __always_inline void conn_count(struct sonde_conn *c, struct sonde_query_
 static __always_inline void conn_measure(const struct sonde_ev_span *s,
 					 struct sonde_query_counts *n, __u64 duration)
 {
-	if (s->status == SONDE_SPAN_NO_REPLY || s->status == SONDE_SPAN_ABORTED)
-		return;
+	if (s->status >= SONDE_SPAN_NO_REPLY)
+		return; /* not answered */
 	query_hist(n, sonde_query_class(s->proto, s->command), duration);
 	if (!(s->flags & SONDE_SPAN_F_NO_WAIT))
 		query_hist(n, SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
@@ -150,6 +154,8 @@ static __always_inline void conn_env_emit(struct sonde_conn *c)
 	__u32 n = s->text_len;
 
 	duration = s->last_ns > begin ? s->last_ns - begin : 0;
+	if (s->status == SONDE_SPAN_UNFINISHED)
+		duration = bpf_ktime_get_ns() - begin;
 	conn_collect(s);
 	if (counts) {
 		conn_count(c, counts);

@@ -59,7 +59,9 @@ enum sonde_span_status {
 	SONDE_SPAN_WARNING = 2, /* SphinxAPI only                                                  */
 	SONDE_SPAN_RETRY = 3,	/* SphinxAPI only                                                  */
 	SONDE_SPAN_NO_REPLY = 4, /* the protocol answers nothing to this command                   */
-	SONDE_SPAN_ABORTED = 5, /* the connection closed before the response was complete          */
+	SONDE_SPAN_ABORTED = 5, /* the connection closed before the response was complete: last_ns is
+				 * when it closed, where that was seen                              */
+	SONDE_SPAN_UNFINISHED = 6, /* still being answered when the observation ended; no last_ns  */
 };
 
 enum sonde_span_flag {

@@ -53,7 +53,8 @@ enum sonde_query_counter {
 	SONDE_QUERY_BYTES_IN,
 	SONDE_QUERY_BYTES_OUT,
 	SONDE_QUERY_SLOW_SKIPPED, /* spans not sent to the ring: faster than asked for */
-	SONDE_QUERY_RUNS, /* reads, writes and arrivals on the target's connections         */
+	SONDE_QUERY_RUNS,	/* reads, writes and arrivals on the target's connections         */
+	SONDE_QUERY_UNFINISHED, /* still being answered at the end; in none of the above         */
 	SONDE_QUERY_COUNTER__MAX
 };
 

@@ -161,9 +161,68 @@ spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
 	exec 8>&-
 	until_true gone_from_server
 	finish
-	equal 1 "$(spans "status = 'aborted' AND last_ns IS NULL")" spans
+	equal 1 "$(spans "status = 'aborted' AND last_ns > start_ns AND first_ns IS NULL")" spans
 	equal 1 "$(metric query.aborted)" counter
 	equal 0 "$(sql "SELECT count(*) FROM histogram WHERE name = 'query.latency'")" latencies
+}
+
+ask() { # a query on descriptor 8, which the server has read when this returns
+	exec 8<>"/dev/tcp/127.0.0.1/$port"
+	printf '\x05\0\0\x01\x05\xa2\0\0\0' >&8
+	[ "$(head -c 89 <&8 | wc -c)" = 89 ]
+	printf '\x09\0\0\0\x03SELECT 1' >&8
+	until_true all_read
+}
+
+# Nothing waits in the receive queue of the connection's server side.
+all_read() {
+	local hex
+
+	hex=$(printf %04X "$port")
+	awk -v port=":$hex\$" '$2 ~ port && $4 == "01" { split($5, q, ":"); n += q[2] == "00000000" }
+		END { exit n != 1 }' /proc/net/tcp
+}
+
+not_answered() { # STATUS WAY
+	equal 1 "$(spans)" "spans, $2"
+	equal "$1|SELECT 1" "$(sql 'SELECT status, text FROM query')" "span, $2"
+	equal 0 "$(sql "SELECT count(*) FROM histogram WHERE name LIKE 'query.%'")" "latencies, $2"
+	equal 0 "$(dropped)" "drops, $2"
+}
+
+@test "the query that a process died of is aborted, at the time it died" {
+	local force
+
+	for force in 0 1; do
+		rm -f "$R"*
+		serve --mute
+		SONDE_FORCE_SYSCALLS=$force record "$server"
+		ask
+		kill -KILL "$server"
+		wait "$sonde"
+		exec 8>&-
+		not_answered aborted "syscalls $force"
+		equal 1 "$(metric query.aborted)" "aborted, syscalls $force"
+		equal 0 "$(metric query.unfinished)" "unfinished, syscalls $force"
+		[ "$force" = 1 ] || equal 1 "$(spans 'duration_ns > 0')" "has a duration"
+	done
+}
+
+@test "a query that is open when the observation ends is unfinished" {
+	local force
+
+	for force in 0 1; do
+		rm -f "$R"*
+		serve --mute
+		SONDE_FORCE_SYSCALLS=$force record "$server"
+		ask
+		finish
+		exec 8>&-
+		not_answered unfinished "syscalls $force"
+		equal 1 "$(spans 'start_ns > 0 AND first_ns IS NULL AND last_ns IS NULL')" "times"
+		equal 1 "$(metric query.unfinished)" "unfinished, syscalls $force"
+		equal 0 "$(metric query.spans)" "ended, syscalls $force"
+	done
 }
 
 # Its only sockets are the listener's, once it has seen that the client left.

@@ -85,6 +85,9 @@ struct sonde_lens {
 	int (*decode)(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev, size_t size);
 	/* Read maps and /proc, push metrics and histograms. @ts_ns is the tick's time. */
 	int (*tick)(struct sonde_lens_ctx *ctx, uint64_t ts_ns);
+	/* Recording is over (or this generation of probes): the gate is closed, everything is still
+	 * attached, and one more drain and tick follow. For what is still open. Optional. */
+	int (*finish)(struct sonde_lens_ctx *ctx);
 	/*
 	 * How often this lens's programs ran for the target so far, by what a run costs there: up to
 	 * @max rows into @out, returns how many. Multiplied by the calibrated cost of a hit. Optional.

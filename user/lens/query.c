@@ -32,7 +32,8 @@ enum {
 	M_BYTES_OUT,
 	M_SKIPPED,
 	M_HANDLER,
-	M_LOG
+	M_LOG,
+	M_UNFINISHED
 };
 
 static const struct sonde_metric_desc metrics[] = {
@@ -50,6 +51,8 @@ static const struct sonde_metric_desc metrics[] = {
 		       "queries faster than asked for: counted, but without a span"},
 	[M_HANDLER] = {"query.handler_calls", "count", SONDE_COUNTER,
 		       "calls of the daemon's statement handler"},
+	[M_UNFINISHED] = {"query.unfinished", "count", SONDE_GAUGE,
+			  "queries still being answered when the observation ended"},
 	[M_LOG] = {"query.log_calls", "count", SONDE_COUNTER, "searches that the daemon logged"},
 };
 
@@ -207,7 +210,7 @@ static int read_counts(struct query_state *st)
 
 	if (bpf_map_lookup_elem(st->counts_fd, &zero, st->percpu))
 		return sonde_err(errno, "query: cannot read the counters: %s", strerror(errno));
-	memset(st->counts, 0, sizeof(st->counts));
+	memcpy(st->counts, st->swept, sizeof(st->counts));
 	memset(st->sums, 0, sizeof(st->sums));
 	for (int c = 0; c < st->n_cpus; c++) {
 		for (size_t i = 0; i < SONDE_QUERY_COUNTER__MAX; i++)
@@ -263,6 +266,9 @@ static int query_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	if (!err && st->log_seen)
 		err = sonde_lens_push(ctx, 0, M_LOG, "", ts_ns,
 				      (double)st->counts[SONDE_QUERY_LOG_CALLS]);
+	if (!err && st->finished)
+		err = sonde_lens_push(ctx, 0, M_UNFINISHED, "", ts_ns,
+				      (double)st->counts[SONDE_QUERY_UNFINISHED]);
 	err = err ? err : push_hists(ctx, ts_ns);
 	err = err ? err : check_handler(ctx);
 	st->last_ns = ts_ns;
@@ -312,6 +318,7 @@ const struct sonde_lens sonde_lens_query = {
 	.retarget = query_seed_sockets,
 	.decode = query_decode,
 	.tick = query_tick,
+	.finish = query_finish,
 	.hits = query_hits,
 	.fini = query_fini,
 };

@@ -57,6 +57,15 @@ static const struct sonde_alternative close_alts[] = {
 static const struct sonde_alternative listen_alts[] = {
 	TP("query_listen", "inet_sock_set_state", SONDE_FEAT_SOCK_LENGTH),
 };
+static const struct sonde_alternative shut_alts[] = {
+	TP("query_shut", "inet_sock_set_state", SONDE_FEAT_SOCK_LENGTH),
+};
+static const struct sonde_alternative sweep_alts[] = {
+	{.kind = SONDE_LINK_ITER,
+	 .program = "query_sweep",
+	 .event = "task_file",
+	 .needs = {SONDE_FEAT_ITER_TASK_FILE, SONDE_FEAT_SK_STORAGE, SONDE_FEAT_SOCK_LENGTH}},
+};
 static const struct sonde_alternative seed_alts[] = {
 	{.kind = SONDE_LINK_ITER,
 	 .program = "query_seed",
@@ -80,6 +89,8 @@ static const struct sonde_hook socket_hooks[] = {
 	HOOK("query.ready", ready_alts, false, "a request has arrived: its queue wait"),
 	HOOK("query.close", close_alts, false, "a connection ends"),
 	HOOK("query.listen", listen_alts, false, "it listens on another port than before"),
+	HOOK("query.shut", shut_alts, false, "the server ends a connection, or dies"),
+	HOOK("query.sweep", sweep_alts, false, "queries still open at the end"),
 	HOOK("query.seed", seed_alts, false, "connections open before attach"),
 };
 
@@ -264,7 +275,8 @@ int query_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 	int err = 0;
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(socket_hooks) && !err; i++)
-		if (socket_hooks[i].alts != listen_alts || !want_syscalls())
+		if (socket_hooks[i].n_alts > 1 || socket_hooks[i].alts == ready_alts ||
+		    !want_syscalls())
 			err = sonde_hook_list_add(hooks, &socket_hooks[i]);
 	for (size_t i = 0; want_syscalls() && i < SONDE_ARRAY_SIZE(syscall_hooks) && !err; i++)
 		err = sonde_hook_list_add(hooks, &syscall_hooks[i]);
@@ -336,22 +348,12 @@ static int seed_ports(struct sonde_lens_ctx *ctx, pid_t pid)
 	return err;
 }
 
-/* Run the iterator for one process; what it writes to maps is the result. */
-static int run_seed(const struct bpf_program *prog, pid_t pid)
+/* Run an iterator to its end; what it writes to maps is the result. */
+static int run_iter(int link)
 {
-	union bpf_iter_link_info info = {.task.pid = (uint32_t)pid};
-	LIBBPF_OPTS(bpf_link_create_opts, opts, .iter_info = &info, .iter_info_len = sizeof(info));
-	int prog_fd = bpf_program__fd(prog);
-	sonde_autoclose int link = bpf_link_create(prog_fd, 0, BPF_TRACE_ITER, &opts);
-	sonde_autoclose int fd = -1;
+	sonde_autoclose int fd = bpf_iter_create(link);
 	char buf[64];
 
-	/* Before 6.1 an iterator walks every task; the program filters anyway. */
-	if (link < 0 && (errno == E2BIG || errno == EINVAL))
-		link = bpf_link_create(prog_fd, 0, BPF_TRACE_ITER, NULL);
-	if (link < 0)
-		return -errno;
-	fd = bpf_iter_create(link);
 	if (fd < 0)
 		return -errno;
 	while (read(fd, buf, sizeof(buf)) > 0)
@@ -359,19 +361,44 @@ static int run_seed(const struct bpf_program *prog, pid_t pid)
 	return 0;
 }
 
-static const struct bpf_program *seed_program(struct sonde_lens_ctx *ctx)
+/* For one process. */
+static int run_seed(const struct bpf_program *prog, pid_t pid)
+{
+	union bpf_iter_link_info info = {.task.pid = (uint32_t)pid};
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .iter_info = &info, .iter_info_len = sizeof(info));
+	int prog_fd = bpf_program__fd(prog);
+	sonde_autoclose int link = bpf_link_create(prog_fd, 0, BPF_TRACE_ITER, &opts);
+
+	/* Before 6.1 an iterator walks every task; the program filters anyway. */
+	if (link < 0 && (errno == E2BIG || errno == EINVAL))
+		link = bpf_link_create(prog_fd, 0, BPF_TRACE_ITER, NULL);
+	return link < 0 ? -errno : run_iter(link);
+}
+
+/* The program that the plan chose for an iterator's hook, or NULL. */
+static const struct bpf_program *iter_program(struct sonde_lens_ctx *ctx, const char *hook)
 {
 	for (size_t i = 0; i < ctx->plan->n; i++)
-		if (ctx->plan->items[i].alt >= 0 && ctx->plan->items[i].kind == SONDE_LINK_ITER &&
-		    ctx->plan->items[i].hook->lens == SONDE_LENS_QUERY)
+		if (ctx->plan->items[i].alt >= 0 && !strcmp(ctx->plan->items[i].hook->name, hook))
 			return bpf_object__find_program_by_name(ctx->obj,
 								ctx->plan->items[i].program);
 	return NULL;
 }
 
+int query_sweep_sockets(struct sonde_lens_ctx *ctx)
+{
+	const struct bpf_program *sweep = iter_program(ctx, "query.sweep");
+	int err = 0;
+
+	for (size_t i = 0; i < ctx->targets->n && sweep && !err; i++)
+		if (!ctx->targets->t[i].gone)
+			err = run_seed(sweep, ctx->targets->t[i].pid);
+	return err == -ESRCH ? 0 : err;
+}
+
 int query_seed_sockets(struct sonde_lens_ctx *ctx)
 {
-	const struct bpf_program *seed = seed_program(ctx);
+	const struct bpf_program *seed = iter_program(ctx, "query.seed");
 
 	for (size_t i = 0; i < ctx->targets->n; i++) {
 		const struct sonde_target *t = &ctx->targets->t[i];

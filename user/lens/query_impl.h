@@ -44,6 +44,8 @@ struct query_state {
 	struct sonde_query_counts *percpu;
 	uint64_t counts[SONDE_QUERY_COUNTER__MAX];
 	uint64_t sums[SONDE_QUERY_ROW__MAX], sums_before[SONDE_QUERY_ROW__MAX]; /* ns */
+	uint64_t swept[SONDE_QUERY_COUNTER__MAX]; /* counted here and not by the kernel           */
+	bool finished; /* what was open has been swept                                            */
 	bool execute_seen, log_seen; /* the plan attached these handlers                          */
 	unsigned disagreed; /* ticks in a row in which handler and spans told different numbers */
 	struct query_text texts[QUERY_TEXTS];
@@ -58,9 +60,14 @@ int query_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
 int query_seed_handlers(struct sonde_lens_ctx *ctx);
 /* Mark listeners and accepted connections of all targets. */
 int query_seed_sockets(struct sonde_lens_ctx *ctx);
+/* The kernel sends what is open on the targets' sockets as unfinished. 0 or -errno. */
+int query_sweep_sockets(struct sonde_lens_ctx *ctx);
 
 /* query_span.c */
 int query_decode(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev, size_t size);
+/* query_sweep.c */
+int query_finish(struct sonde_lens_ctx *ctx);
+
 void query_texts_fini(struct query_state *st);
 
 #endif

@@ -93,6 +93,7 @@ const char *sonde_span_status_name(unsigned status)
 		[SONDE_SPAN_RETRY] = "retry",
 		[SONDE_SPAN_NO_REPLY] = "no_reply",
 		[SONDE_SPAN_ABORTED] = "aborted",
+		[SONDE_SPAN_UNFINISHED] = "unfinished",
 	};
 
 	return name_of(names, SONDE_ARRAY_SIZE(names), status);

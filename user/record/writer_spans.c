@@ -199,6 +199,9 @@ static int put_if_slow(struct sonde_writer *w, const struct sonde_span *s)
 		w->slow_hour = hour;
 		w->n_slow = 0;
 	}
+	/* A few at the end of the observation, each longer than is known. */
+	if (s->status == SONDE_SPAN_UNFINISHED)
+		return put_span(w, s);
 	full = w->n_slow == w->opts.spans.slowest_n;
 	if (full && mine.duration_ns <= w->slow[0].duration_ns)
 		return 0;

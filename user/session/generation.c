@@ -289,6 +289,16 @@ void session_pause(struct session *s)
 	s->active_since_ns = 0;
 }
 
+int session_finish_lenses(struct session *s)
+{
+	int err = 0;
+
+	for (int l = 0; l < SONDE_LENS__MAX && !err; l++)
+		if (s->inited[l] && s->ctx[l].lens->finish)
+			err = s->ctx[l].lens->finish(&s->ctx[l]);
+	return err;
+}
+
 void session_teardown(struct session *s)
 {
 	uint64_t now[SONDE_LENS__MAX][SONDE_DROP__MAX] = {{0}}, took = 0;

@@ -114,6 +114,8 @@ int session_prepare(struct session *s);
 int session_arm(struct session *s);
 void session_pause(struct session *s);
 void session_teardown(struct session *s);
+/* After the pause: lenses tell what is still open. */
+int session_finish_lenses(struct session *s);
 /* Hooks and plan for the current targets, without an engine. */
 int session_make_plan(struct session *s);
 void session_enable_lenses(struct session *s);

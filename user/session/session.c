@@ -117,7 +117,8 @@ static int next_generation(struct session *s)
 
 	s->rebuild = false;
 	session_pause(s);
-	err = session_tick(s, sonde_mono_ns()); /* the old generation's last figures */
+	err = session_finish_lenses(s);
+	err = err ? err : session_tick(s, sonde_mono_ns()); /* the old generation's last figures */
 	session_teardown(s);
 	err = err ? err : session_prepare(s);
 	err = err ? err : arm_or_rebuild(s);
@@ -151,7 +152,9 @@ static int record(struct session *s)
 static int last_tick(struct session *s)
 {
 	uint64_t now = sonde_mono_ns(), since = now - s->snap->last_tick_ns;
-	int err = session_tick(s, now);
+	int err = s->state == DRAINING ? session_finish_lenses(s) : 0;
+
+	err = err ? err : session_tick(s, now);
 
 	if (!err && !s->opts->instant && s->state == DRAINING && since > interval_ns(s) / 10)
 		session_show_interval(s);

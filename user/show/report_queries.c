@@ -229,9 +229,10 @@ int sonde_query_table_add(struct sonde_query_table *t, const struct sonde_span *
 		g->disturbed++;
 		return 0;
 	}
-	if (!s->last_ns) {
+	/* Not answered, so in no latency; but one that was cut off after long is worth a line. */
+	if (!s->last_ns || s->status == SONDE_SPAN_ABORTED) {
 		t->unended++;
-		return 0;
+		return s->last_ns ? add_slow(t, s, ns) : 0;
 	}
 	t->no_wait += s->flags & SONDE_SPAN_F_NO_WAIT ? 1 : 0;
 	t->total_ns += ns;

@@ -91,7 +91,7 @@ void sonde_query_print_groups(FILE *out, struct sonde_query_table *t, size_t row
 			"  %s queries overlapped an allocation probe: counted, but in no latency\n",
 			N(t->disturbed));
 	if (t->unended)
-		fprintf(out, "  %s queries had no end that was seen: counted, but in no latency\n",
+		fprintf(out, "  %s queries had no complete answer: counted, but in no latency\n",
 			N(t->unended));
 	/* The slots named groups by number. */
 	free(t->slots);

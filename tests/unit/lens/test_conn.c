@@ -338,6 +338,36 @@ static void test_guessed_end(void **state)
 	assert_int_equal(env.spans[1].status, SONDE_SPAN_ABORTED);
 }
 
+/* What is open when the connection closes, or when the observation ends; told once. */
+static void test_cut_off(void **state)
+{
+	struct bytes q = {.n = 0}, r = {.n = 0};
+
+	(void)state;
+	for (int closes = 0; closes < 2; closes++) {
+		env_reset(&conn, SONDE_CONN_FRESH);
+		greet(&conn);
+		q.n = r.n = 0;
+		query(&q, "SELECT 1");
+		whole(&conn, false, &q, 10);
+		resultset(&r, 1, 1, 1, 'e', 2);
+		env_io(&conn, true, r.b, 20, 20, 20); /* a part of the answer */
+		for (int twice = 0; twice < 2; twice++) {
+			if (closes)
+				conn_close(&conn, 50);
+			else if (conn.open)
+				conn_unfinished(&conn);
+		}
+		assert_int_equal(env.n_spans, 1);
+		assert_int_equal(env.spans[0].status,
+				 closes ? SONDE_SPAN_ABORTED : SONDE_SPAN_UNFINISHED);
+		assert_int_equal(env.spans[0].first_ns, 20);
+		assert_int_equal(env.spans[0].last_ns, closes ? 50 : 0);
+		for (int i = 0; i < SONDE_DROP__MAX; i++)
+			assert_int_equal(env.drops[i], 0);
+	}
+}
+
 static void test_big_request(void **state)
 {
 	static uint8_t big[1 << 20];
@@ -504,7 +534,7 @@ int main(void)
 		cmocka_unit_test(test_guessed_end),	cmocka_unit_test(test_big_request),
 		cmocka_unit_test(test_sphinxapi),	cmocka_unit_test(test_sphinxapi_glued),
 		cmocka_unit_test(test_attached_midway), cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_unreadable),
+		cmocka_unit_test(test_unreadable),	cmocka_unit_test(test_cut_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

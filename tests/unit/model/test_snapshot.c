@@ -114,6 +114,11 @@ static void test_names(void **state)
 		assert_string_not_equal(sonde_drop_name(i), "?");
 		assert_string_not_equal(sonde_drop_help(i), "?");
 	}
+	for (int i = 0; i <= SONDE_SPAN_UNFINISHED; i++)
+		assert_string_not_equal(sonde_span_status_name(i), "?");
+	assert_string_equal(sonde_span_status_name(SONDE_SPAN_ABORTED), "aborted");
+	assert_string_equal(sonde_span_status_name(SONDE_SPAN_UNFINISHED), "unfinished");
+	assert_string_equal(sonde_span_status_name(SONDE_SPAN_UNFINISHED + 1), "?");
 	for (int i = 0; i < SONDE_PROTO__MAX; i++)
 		assert_string_not_equal(sonde_proto_name(i), "?");
 	assert_string_equal(sonde_proto_name(SONDE_PROTO__MAX), "?");
