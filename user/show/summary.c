@@ -327,7 +327,9 @@ static void print_live(FILE *out, const struct sonde_snapshot *s)
 	double v;
 
 	if (gauge(s, "alloc.live", &v))
-		fprintf(out, "  live since attach %s%s\n", v < 0 ? "-" : "", B(v < 0 ? -v : v));
+		fprintf(out, "  live bytes changed by %s%s since attach%s\n", v < 0 ? "-" : "+",
+			B(v < 0 ? -v : v),
+			v < 0 ? ": more was freed than allocated, of what was there before" : "");
 	else if (why)
 		fprintf(out, "  live bytes absent: %s\n", why);
 }
