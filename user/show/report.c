@@ -270,29 +270,58 @@ static void print_hist_range(FILE *out, const struct sonde_report *rep)
 		last_day(rep, to, sizeof(to), rep->hist_last_ns));
 }
 
+/* In the time reported. What the lens filtered never came to the writer, whose own count is the
+ * last resort. */
+static uint64_t queries_seen(const struct sonde_report *rep)
+{
+	bool present;
+	double n = sonde_snapshot_sum(&rep->snap, "query.spans", &present);
+
+	return present && n >= 0 ? (uint64_t)(n + 0.5) : meta_u64(rep, "recording.spans_seen");
+}
+
+/* Which traces were kept, and the closing bracket. */
+static void print_filter(FILE *out, const struct sonde_report *rep)
+{
+	uint64_t slower = meta_u64(rep, "recording.slower_than_ns");
+
+	fprintf(out, "--spans %s", meta(rep, "recording.spans"));
+	if (slower)
+		fprintf(out, ", only those of %s or more: --slower-than", NS(slower));
+	fputc(')', out);
+}
+
+static void print_none(FILE *out, const struct sonde_report *rep, uint64_t seen)
+{
+	fprintf(out, "Query traces: none of %s queries (", N(seen));
+	print_filter(out, rep);
+	fputc('\n', out);
+}
+
 static void print_queries(FILE *out, struct sonde_report *rep)
 {
 	struct sonde_clockpair clock = clock_of(rep);
 	struct sonde_query_table *t = &rep->queries;
-	uint64_t seen = meta_u64(rep, "recording.spans_seen");
+	uint64_t seen = queries_seen(rep);
 
 	sonde_summary_queries(out, &rep->snap, covered_ns(rep));
 	print_hist_range(out, rep);
 	if (!t->spans) {
 		if (seen)
-			fprintf(out, "Single queries: none stored of %s seen (--spans %s)\n",
-				N(seen), meta(rep, "recording.spans"));
+			print_none(out, rep, seen);
 		return;
 	}
-	fprintf(out, "Query traces: %s here, of %s seen in the whole recording (--spans %s)",
-		N(t->spans), N(seen > t->spans ? seen : t->spans), meta(rep, "recording.spans"));
+	fprintf(out, "Query traces: %s of %s queries (", N(t->spans),
+		N(seen > t->spans ? seen : t->spans));
+	print_filter(out, rep);
 	if (t->errors)
 		fprintf(out, "; %s failed (%.2g %%)", N(t->errors),
 			100.0 * (double)t->errors / (double)t->spans);
 	fputc('\n', out);
 	sonde_query_print_groups(out, t, rep->opts.rows);
 	/* The slowest of each hour are no sample of all: their middle is not the middle. */
-	if (!strcmp(meta(rep, "recording.spans"), "all"))
+	if (!strcmp(meta(rep, "recording.spans"), "all") &&
+	    !meta_u64(rep, "recording.slower_than_ns"))
 		sonde_query_print_tail(out, t);
 	sonde_query_print_slowest(out, t, &clock);
 }

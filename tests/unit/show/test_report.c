@@ -89,7 +89,7 @@ static void test_since(void **state)
 	assert_says(got, "CPU 7.60 s user, 1.90 s system: 0.50 cores");
 	assert_says(got, "Queries 380 (20/s)");
 	assert_says(got, "histograms cover whole UTC minutes: 2026-11-30 17:29:00 to 17:30:00");
-	assert_says(got, "Query traces: 380 here, of 1,800 seen in the whole recording");
+	assert_says(got, "Query traces: 380 of 380 queries (--spans all)");
 	assert_says(got, "malloc                         24,700 calls");
 	assert_says(got, "DEGRADED query: no queue wait");
 	assert_says(got, "Drops 0");
@@ -107,7 +107,24 @@ static void test_no_spans(void **state)
 	assert_int_equal(fix_record(path, &opts, FIX_TICKS, true), 0);
 	got = report_of(path, NULL, 1);
 	assert_says(got, "Queries 1,800 (20/s)  mean 1.59 ms");
-	assert_says(got, "Single queries: none stored of 1,800 seen (--spans none)");
+	assert_says(got, "Query traces: none of 1,800 queries (--spans none)");
+	free(got);
+	fix_remove(path);
+}
+
+/* The filter is named; the total is what was seen, not what came to the writer. */
+static void test_slower_than(void **state)
+{
+	struct sonde_writer_opts opts = {.slower_than_ns = 5 * SONDE_NS_PER_MS};
+	const char *path = fix_path("slower");
+	char *got;
+
+	(void)state;
+	assert_int_equal(fix_record(path, &opts, 30, true), 0);
+	got = report_of(path, NULL, 1);
+	assert_says(got, "Query traces: 600 of 600 queries (--spans all, only those of 5.00 ms or "
+			 "more: --slower-than)");
+	assert_null(strstr(got, "against the middle"));
 	free(got);
 	fix_remove(path);
 }
@@ -133,7 +150,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_golden), cmocka_unit_test(test_cut_short),
 		cmocka_unit_test(test_since),  cmocka_unit_test(test_no_spans),
-		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_empty),  cmocka_unit_test(test_slower_than),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "--make")) {
