@@ -4,6 +4,7 @@
  * large the file will become, and at the end what is in it and what to type next.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "cli/command.h"
 #include "cli/observe.h"
@@ -109,6 +110,14 @@ static int record_session(struct record_run *run, struct sonde_session_opts *opt
 	return sonde_observe_exit(run->args, err ? err : closed, result.degraded);
 }
 
+static int check_output(const char *path)
+{
+	if (strcmp(path, "-"))
+		return 0;
+	return sonde_err(EINVAL, "-o -: a recording is a SQLite file and cannot go to stdout; "
+				 "name a file (./- if it must be that)");
+}
+
 int sonde_record_session(const struct sonde_args *args, struct sonde_session_opts *opts)
 {
 	struct record_run run = {
@@ -116,9 +125,12 @@ int sonde_record_session(const struct sonde_args *args, struct sonde_session_opt
 		.threads = {.comm = args->comm},
 		.writer_opts = {.spans = args->spans,
 				.max_bytes = args->max_bytes,
+				.slower_than_ns = args->slower_than_ns,
 				.overwrite = args->overwrite},
 	};
 
+	if (check_output(args->output))
+		return -EINVAL;
 	if (opts->instant)
 		return sonde_err(EINVAL,
 				 "-d 0 records nothing; for one reading use `sonde stat -d 0`");
@@ -133,7 +145,10 @@ int sonde_record_session(const struct sonde_args *args, struct sonde_session_opt
 static int run_record(const struct sonde_args *args)
 {
 	struct sonde_session_opts opts;
-	int err = sonde_observe_opts(args, &opts);
+	int err = check_output(args->output);
+
+	if (!err)
+		err = sonde_observe_opts(args, &opts);
 
 	if (err)
 		return err;

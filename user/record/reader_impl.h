@@ -44,5 +44,8 @@ int sonde_reader_load(struct sonde_reader *r);
 const char *sonde_reader_name(const struct sonde_reader *r, int64_t id);
 const struct sonde_reader_series *sonde_reader_find_series(const struct sonde_reader *r,
 							   int64_t id);
+/* The ticks around @t: the last before it (or where the recording began) and the first at it or
+ * later, each INT64_MAX if there is none. 0 or -errno (logged). */
+int sonde_reader_ticks(const struct sonde_reader *r, int64_t t, int64_t *low, int64_t *high);
 
 #endif

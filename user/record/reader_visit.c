@@ -378,32 +378,8 @@ static int replay(struct visit *v)
 	return err ? err : sonde_visit(v->to, end, &v->r->meta);
 }
 
-/* The ticks around @t: the last before it (or where the recording began) and the first at it or
- * later, each INT64_MAX if there is none. A tick comes a little late: one that is off by less than
- * a twentieth of its interval is the one that was meant. */
-static int ticks_around(struct visit *v, int64_t t, int64_t *low, int64_t *high)
-{
-	static const char sql[] = "SELECT (SELECT max(ts_ns) FROM tick WHERE ts_ns < ?1), "
-				  "(SELECT min(ts_ns) FROM tick WHERE ts_ns >= ?1)";
-	int64_t start = (int64_t)v->r->start_ns;
-	sqlite3_stmt *st = NULL;
-	int rc = sonde_db_prepare(v->r->db, &st, sql);
-
-	if (!rc) {
-		sqlite3_bind_int64(st, 1, t);
-		rc = sqlite3_step(st);
-	}
-	if (rc == SQLITE_ROW) {
-		*low = sqlite3_column_type(st, 0) != SQLITE_NULL ? sqlite3_column_int64(st, 0)
-		       : start < t				 ? start
-								 : INT64_MAX;
-		*high = sqlite3_column_type(st, 1) != SQLITE_NULL ? sqlite3_column_int64(st, 1)
-								  : INT64_MAX;
-	}
-	sqlite3_finalize(st);
-	return rc == SQLITE_ROW ? 0 : sonde_reader_fail(v->r, rc);
-}
-
+/* A tick comes a little late: one that is off by less than a twentieth of its interval is the one
+ * that was meant. */
 static bool is_near(int64_t t, int64_t tick, int64_t other)
 {
 	return tick != INT64_MAX && other != INT64_MAX &&
@@ -415,7 +391,7 @@ static bool is_near(int64_t t, int64_t tick, int64_t other)
 static int widen(struct visit *v)
 {
 	int64_t low, high, since = v->since, until = v->until;
-	int err = ticks_around(v, since, &low, &high);
+	int err = sonde_reader_ticks(v->r, since, &low, &high);
 
 	if (err)
 		return err;
@@ -425,7 +401,7 @@ static int widen(struct visit *v)
 	if (until == INT64_MAX)
 		goto done;
 	since = low != INT64_MAX ? low : v->since;
-	err = ticks_around(v, until, &low, &high);
+	err = sonde_reader_ticks(v->r, until, &low, &high);
 	if (err)
 		return err;
 	v->before = is_near(until, low, high) ? low : high;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Points in time as people type them: before the recording's end, or RFC 3339. */
+/* Points in time as people type them: before the recording's end, or RFC 3339; and the ticks
+ * around them. */
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
@@ -7,6 +8,7 @@
 #include "core/err.h"
 #include "core/num.h"
 #include "record/reader_impl.h"
+#include "record/schema.h"
 
 /* "Z" or "+hh:mm": minutes east of UTC. 0 or -EINVAL. */
 static int parse_zone(const char *s, int *minutes)
@@ -87,4 +89,27 @@ int sonde_reader_parse_time(const struct sonde_reader *r, const char *s, uint64_
 			 "'%s' is not a time: give -1h (before the recording's end) or "
 			 "2026-11-30T17:28:47Z",
 			 s);
+}
+
+int sonde_reader_ticks(const struct sonde_reader *r, int64_t t, int64_t *low, int64_t *high)
+{
+	static const char sql[] = "SELECT (SELECT max(ts_ns) FROM tick WHERE ts_ns < ?1), "
+				  "(SELECT min(ts_ns) FROM tick WHERE ts_ns >= ?1)";
+	int64_t start = (int64_t)r->start_ns;
+	sqlite3_stmt *st = NULL;
+	int rc = sonde_db_prepare(r->db, &st, sql);
+
+	if (!rc) {
+		sqlite3_bind_int64(st, 1, t);
+		rc = sqlite3_step(st);
+	}
+	if (rc == SQLITE_ROW) {
+		*low = sqlite3_column_type(st, 0) != SQLITE_NULL ? sqlite3_column_int64(st, 0)
+		       : start < t				 ? start
+								 : INT64_MAX;
+		*high = sqlite3_column_type(st, 1) != SQLITE_NULL ? sqlite3_column_int64(st, 1)
+								  : INT64_MAX;
+	}
+	sqlite3_finalize(st);
+	return rc == SQLITE_ROW ? 0 : sonde_reader_fail(r, rc);
 }

@@ -196,6 +196,8 @@ static int put_own_meta(struct sonde_writer *w)
 		       w->opts.spans.mode == SONDE_SPANS_ALL	? "all"
 		       : w->opts.spans.mode == SONDE_SPANS_NONE ? "none"
 								: spans);
+	if (!err && w->opts.slower_than_ns)
+		err = put_meta_u64(w, "recording.slower_than_ns", w->opts.slower_than_ns);
 	if (!err)
 		err = put_meta_u64(w, "recording.begin_ns", sonde_real_ns());
 	if (!err)

@@ -27,7 +27,8 @@ int sonde_parse_spans(const char *s, struct sonde_spans_choice *out);
 
 struct sonde_writer_opts {
 	struct sonde_spans_choice spans;
-	uint64_t max_bytes; /* keep no more spans once the file is this big; 0: no bound */
+	uint64_t max_bytes;	 /* keep no more spans once the file is this big; 0: no bound */
+	uint64_t slower_than_ns; /* what the spans were filtered by before they came here; 0: not */
 	bool overwrite; /* replace an existing file                                               */
 	/* The session's clocks, by which times become UTC. All 0: from begin's meta
 	 * (sonde_meta_clock), else read at open. */

@@ -16,6 +16,7 @@
 #include "show/ledger.h"
 #include "show/report.h"
 #include "show/report_queries.h"
+#include "show/report_window.h"
 #include "show/summary.h"
 
 #define B(v)  sonde_fmt_bytes((char[32]){0}, 32, (double)(v))
@@ -25,6 +26,7 @@
 struct sonde_report {
 	struct sonde_report_opts opts;
 	struct sonde_snapshot snap;
+	struct sonde_snapshot traced; /* distributions, made from the spans */
 	struct sonde_query_table queries;
 	struct sonde_visitor own, visitor;
 	struct sonde_fanout fanout;
@@ -62,6 +64,8 @@ static int on_span(void *ctx, const struct sonde_span *s)
 	struct sonde_report *rep = ctx;
 	int err = sonde_query_table_add(&rep->queries, s);
 
+	if (!err)
+		err = sonde_window_add(&rep->traced, s);
 	return err ? sonde_err(err, "cannot report: out of memory") : 0;
 }
 
@@ -90,6 +94,7 @@ int sonde_report_new(struct sonde_report **out, const struct sonde_report_opts *
 		return -ENOMEM;
 	}
 	sonde_snapshot_init(&rep->snap);
+	sonde_snapshot_init(&rep->traced);
 	rep->own = (struct sonde_visitor){
 		.ctx = rep, .metric = on_metric, .hist = on_hist, .span = on_span, .tick = on_tick};
 	rep->fanout = (struct sonde_fanout){.to = {&rep->snap.visitor, &rep->own}, .n = 2};
@@ -106,6 +111,7 @@ void sonde_report_free(struct sonde_report **rp)
 		return;
 	*rp = NULL;
 	sonde_snapshot_fini(&rep->snap);
+	sonde_snapshot_fini(&rep->traced);
 	sonde_query_table_fini(&rep->queries);
 	free(rep);
 }
@@ -253,46 +259,120 @@ static void print_cpu(FILE *out, const struct sonde_report *rep)
 	fputc('\n', out);
 }
 
-/* With --since the minutes at both ends are whole; say so where it shows. */
-static void print_hist_range(FILE *out, const struct sonde_report *rep)
+/* With --since the minutes at both ends hold more than what is reported. */
+static bool hists_differ(const struct sonde_report *rep)
 {
 	const struct sonde_snapshot *s = &rep->snap;
 	uint64_t interval = s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1)
 					 : covered_ns(rep);
+
+	return rep->hist_last_ns && rep->first_ns &&
+	       (rep->hist_first_ns + interval / 2 < begin_ns(rep) ||
+		rep->hist_last_ns > rep->last_ns + interval / 2);
+}
+
+/* The time that the histograms hold. */
+static const char *hist_period(const struct sonde_report *rep, char *buf, size_t size)
+{
 	char from[40], to[40];
 
-	if (!rep->hist_last_ns || !rep->first_ns ||
-	    (rep->hist_first_ns + interval * 3 / 2 >= rep->first_ns &&
-	     rep->hist_last_ns <= rep->last_ns + interval / 2))
+	snprintf(buf, size, "%s to %s", when(rep, from, sizeof(from), rep->hist_first_ns),
+		 last_day(rep, to, sizeof(to), rep->hist_last_ns));
+	return buf;
+}
+
+/* In the time reported. What the lens filtered never came to the writer, whose own count is the
+ * last resort. */
+static uint64_t queries_seen(const struct sonde_report *rep)
+{
+	bool present;
+	double n = sonde_snapshot_sum(&rep->snap, "query.spans", &present);
+
+	return present && n >= 0 ? (uint64_t)(n + 0.5) : meta_u64(rep, "recording.spans_seen");
+}
+
+/* Which traces were kept, and the closing bracket. */
+static void print_filter(FILE *out, const struct sonde_report *rep)
+{
+	uint64_t slower = meta_u64(rep, "recording.slower_than_ns");
+
+	fprintf(out, "--spans %s", meta(rep, "recording.spans"));
+	if (slower)
+		fprintf(out, ", only those of %s or more: --slower-than", NS(slower));
+	fputc(')', out);
+}
+
+static void print_none(FILE *out, const struct sonde_report *rep, uint64_t seen)
+{
+	fprintf(out, "Query traces: none of %s queries (", N(seen));
+	print_filter(out, rep);
+	fputc('\n', out);
+}
+
+/* But for those that ended as the bounds passed. */
+static bool all_traced(const struct sonde_report *rep, uint64_t seen)
+{
+	return !strcmp(meta(rep, "recording.spans"), "all") &&
+	       !meta_u64(rep, "recording.slower_than_ns") && rep->queries.spans &&
+	       rep->queries.spans + seen / 100 + 1 >= seen;
+}
+
+/* The snapshot's figures with other distributions, or none. */
+static void print_latency(FILE *out, const struct sonde_report *rep, uint64_t seen)
+{
+	struct sonde_snapshot view = rep->snap;
+	char period[100];
+
+	if (hists_differ(rep)) {
+		bool traced = all_traced(rep, seen);
+
+		view.hists = rep->traced.hists;
+		view.n_hists = traced ? rep->traced.n_hists : 0;
+		sonde_summary_queries(out, &view, covered_ns(rep));
+		if (!traced)
+			sonde_window_print(out, &rep->snap, "query.",
+					   hist_period(rep, period, sizeof(period)));
 		return;
-	fprintf(out, "  histograms cover whole UTC minutes: %s to %s\n",
-		when(rep, from, sizeof(from), rep->hist_first_ns),
-		last_day(rep, to, sizeof(to), rep->hist_last_ns));
+	}
+	sonde_summary_queries(out, &view, covered_ns(rep));
+}
+
+static void print_faults(FILE *out, const struct sonde_report *rep)
+{
+	struct sonde_snapshot view = rep->snap;
+	char period[100];
+
+	if (hists_differ(rep))
+		view.n_hists = 0;
+	sonde_summary_faults(out, &view, covered_ns(rep));
+	if (hists_differ(rep))
+		sonde_window_print(out, &rep->snap, "fault.",
+				   hist_period(rep, period, sizeof(period)));
 }
 
 static void print_queries(FILE *out, struct sonde_report *rep)
 {
 	struct sonde_clockpair clock = clock_of(rep);
 	struct sonde_query_table *t = &rep->queries;
-	uint64_t seen = meta_u64(rep, "recording.spans_seen");
+	uint64_t seen = queries_seen(rep);
 
-	sonde_summary_queries(out, &rep->snap, covered_ns(rep));
-	print_hist_range(out, rep);
+	print_latency(out, rep, seen);
 	if (!t->spans) {
 		if (seen)
-			fprintf(out, "Single queries: none stored of %s seen (--spans %s)\n",
-				N(seen), meta(rep, "recording.spans"));
+			print_none(out, rep, seen);
 		return;
 	}
-	fprintf(out, "Query traces: %s here, of %s seen in the whole recording (--spans %s)",
-		N(t->spans), N(seen > t->spans ? seen : t->spans), meta(rep, "recording.spans"));
+	fprintf(out, "Query traces: %s of %s queries (", N(t->spans),
+		N(seen > t->spans ? seen : t->spans));
+	print_filter(out, rep);
 	if (t->errors)
 		fprintf(out, "; %s failed (%.2g %%)", N(t->errors),
 			100.0 * (double)t->errors / (double)t->spans);
 	fputc('\n', out);
 	sonde_query_print_groups(out, t, rep->opts.rows);
 	/* The slowest of each hour are no sample of all: their middle is not the middle. */
-	if (!strcmp(meta(rep, "recording.spans"), "all"))
+	if (!strcmp(meta(rep, "recording.spans"), "all") &&
+	    !meta_u64(rep, "recording.slower_than_ns"))
 		sonde_query_print_tail(out, t);
 	sonde_query_print_slowest(out, t, &clock);
 }
@@ -359,19 +439,22 @@ static void print_hist(FILE *out, const struct sonde_snap_hist *h, const char *t
 	fprintf(out, "  max %s\n", in_unit(buf, sizeof(buf), (double)h->total.max, h->desc->unit));
 }
 
-static void print_other_hists(FILE *out, const struct sonde_snapshot *s)
+static void print_other_hists(FILE *out, const struct sonde_report *rep)
 {
-	char title[160];
+	const struct sonde_snapshot *s = &rep->snap;
+	char title[160], period[100] = "";
 
+	if (hists_differ(rep))
+		hist_period(rep, period, sizeof(period));
 	for (size_t i = 0; i < s->n_hists; i++) {
 		const struct sonde_snap_hist *h = &s->hists[i];
 		bool size = !strcmp(h->desc->name, "alloc.size");
 
 		if ((is_known(s, h->desc->name) && !size) || !h->total.count)
 			continue;
-		snprintf(title, sizeof(title), "%s%s%s%s",
+		snprintf(title, sizeof(title), "%s%s%s%s%s%s",
 			 size ? "  size of a request" : h->desc->name, *h->label ? "{" : "",
-			 h->label, *h->label ? "}" : "");
+			 h->label, *h->label ? "}" : "", *period ? " of " : "", period);
 		print_hist(out, h, title);
 	}
 }
@@ -397,11 +480,11 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	sonde_show_memory(out, &rep->snap, SONDE_LEDGER_FIRST_LAST);
 	print_cpu(out, rep);
 	print_queries(out, rep);
-	sonde_summary_faults(out, &rep->snap, ns);
+	print_faults(out, rep);
 	sonde_summary_thp(out, &rep->snap);
 	sonde_summary_stall(out, &rep->snap);
 	sonde_summary_alloc(out, &rep->snap, ns);
-	print_other_hists(out, &rep->snap);
+	print_other_hists(out, rep);
 	print_other_metrics(out, &rep->snap);
 	sonde_summary_notes(out, &rep->snap);
 	sonde_summary_cost(out, &rep->snap);

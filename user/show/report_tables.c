@@ -2,6 +2,7 @@
 /* Prints what report_queries.c gathered. Texts of the target are cut to a line and made harmless.
  */
 #include <inttypes.h>
+#include <strings.h>
 
 #include "core/mem.h"
 #include "core/num.h"
@@ -32,6 +33,16 @@ static void print_text(FILE *out, const char *s)
 	fprintf(out, "%.*s%s", (int)n, clean.s, n < clean.len ? "..." : "");
 }
 
+/* The command, unless the form of the request names it itself ("search docs match(?)"). */
+static void print_what(FILE *out, const char *command, const char *text)
+{
+	size_t n = strlen(command);
+
+	if (!n || strncasecmp(text, command, n) || (text[n] && text[n] != ' '))
+		fprintf(out, "%s  ", n ? command : "?");
+	print_text(out, text);
+}
+
 static int by_total(const void *a, const void *b)
 {
 	const struct sonde_query_group *x = a, *y = b;
@@ -58,8 +69,7 @@ static void print_group(FILE *out, const struct sonde_query_table *t,
 		fprintf(out, " %9s %9s", "-", "-");
 	fprintf(out, " %9s %9s %5.1f %%  ", g->total_ns ? NS(g->worst_ns) : "-", NS(g->total_ns),
 		t->total_ns ? 100.0 * (double)g->total_ns / (double)t->total_ns : 0);
-	fprintf(out, "%s  ", *g->command ? g->command : "?");
-	print_text(out, g->fingerprint);
+	print_what(out, g->command, g->fingerprint);
 	if (g->errors)
 		fprintf(out, "  (%s failed)", N(g->errors));
 	fputc('\n', out);
@@ -179,20 +189,21 @@ static void print_slow(FILE *out, const struct sonde_span *s, const struct sonde
 		fprintf(out, "wait not known, ");
 	else
 		fprintf(out, "wait %s, ", NS(sonde_span_wait_ns(s)));
-	fprintf(out, "service %s, sending %s", NS(sonde_span_service_ns(s)),
-		NS(sonde_span_send_ns(s)));
-	if (s->has_faults)
-		fprintf(out, ", %s faults %s", N(s->faults), NS(s->fault_ns));
-	if (s->has_alloc)
+	fprintf(out, "service %s", NS(sonde_span_service_ns(s)));
+	if (sonde_span_send_ns(s))
+		fprintf(out, ", sending %s", NS(sonde_span_send_ns(s)));
+	if (s->has_faults && s->faults)
+		fprintf(out, ", %s fault%s %s", N(s->faults), s->faults == 1 ? "" : "s",
+			NS(s->fault_ns));
+	if (s->has_alloc && s->alloc_calls)
 		fprintf(out, ", %s requested in %s calls", B(s->alloc_bytes), N(s->alloc_calls));
 	fprintf(out, ", %s out", B(s->bytes_out));
 	if (s->status != SONDE_SPAN_OK)
 		fprintf(out, ", %s", sonde_span_status_name(s->status));
 	if (s->status == SONDE_SPAN_ERROR)
 		fprintf(out, " %u", s->error);
-	fprintf(out, ", %s\n             %s  ", *s->client ? s->client : "client not known",
-		*s->command ? s->command : "?");
-	print_text(out, *s->text ? s->text : s->fingerprint);
+	fprintf(out, ", %s\n             ", *s->client ? s->client : "client not known");
+	print_what(out, s->command, *s->text ? s->text : s->fingerprint);
 	fputc('\n', out);
 }
 

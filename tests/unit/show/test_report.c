@@ -75,7 +75,8 @@ static void test_cut_short(void **state)
 	fix_remove(path);
 }
 
-/* Counters and drops count from --since; the histograms say that they cover whole minutes. */
+/* Counters and drops count from --since, and latency is that of the traces there; where those are
+ * not kept, the histograms stand apart and say their time. The one of 250 ms is before. */
 static void test_since(void **state)
 {
 	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 71 * SONDE_NS_PER_SEC,
@@ -88,11 +89,32 @@ static void test_since(void **state)
 	got = report_of(path, &f, 1);
 	assert_says(got, "CPU 7.60 s user, 1.90 s system: 0.50 cores");
 	assert_says(got, "Queries 380 (20/s)");
-	assert_says(got, "histograms cover whole UTC minutes: 2026-11-30 17:29:00 to 17:30:00");
-	assert_says(got, "Query traces: 380 here, of 1,800 seen in the whole recording");
+	assert_says(got, "  max 1.80 ms\n  queue wait             380  mean 20.0 us");
+	assert_null(strstr(got, "UTC minute"));
+	assert_null(strstr(got, "max 250 ms"));
+	assert_says(got, "Query traces: 380 of 380 queries (--spans all)");
 	assert_says(got, "malloc                         24,700 calls");
 	assert_says(got, "DEGRADED query: no queue wait");
 	assert_says(got, "Drops 0");
+	free(got);
+	fix_remove(path);
+}
+
+static void test_since_no_spans(void **state)
+{
+	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 71 * SONDE_NS_PER_SEC,
+					.rebase = true};
+	struct sonde_writer_opts opts = {.spans = {SONDE_SPANS_NONE, 0}};
+	const char *path = fix_path("sincenone");
+	char *got;
+
+	(void)state;
+	assert_int_equal(fix_record(path, &opts, FIX_TICKS, true), 0);
+	got = report_of(path, &f, 1);
+	assert_says(got,
+		    "Queries 380 (20/s)\n  distributions are kept by the UTC minute; these are "
+		    "of 2026-11-30 17:29:00 to 17:30:00\n  query.latency                  1,200"
+		    "  mean ");
 	free(got);
 	fix_remove(path);
 }
@@ -107,7 +129,24 @@ static void test_no_spans(void **state)
 	assert_int_equal(fix_record(path, &opts, FIX_TICKS, true), 0);
 	got = report_of(path, NULL, 1);
 	assert_says(got, "Queries 1,800 (20/s)  mean 1.59 ms");
-	assert_says(got, "Single queries: none stored of 1,800 seen (--spans none)");
+	assert_says(got, "Query traces: none of 1,800 queries (--spans none)");
+	free(got);
+	fix_remove(path);
+}
+
+/* The filter is named; the total is what was seen, not what came to the writer. */
+static void test_slower_than(void **state)
+{
+	struct sonde_writer_opts opts = {.slower_than_ns = 5 * SONDE_NS_PER_MS};
+	const char *path = fix_path("slower");
+	char *got;
+
+	(void)state;
+	assert_int_equal(fix_record(path, &opts, 30, true), 0);
+	got = report_of(path, NULL, 1);
+	assert_says(got, "Query traces: 600 of 600 queries (--spans all, only those of 5.00 ms or "
+			 "more: --slower-than)");
+	assert_null(strstr(got, "against the middle"));
 	free(got);
 	fix_remove(path);
 }
@@ -131,9 +170,10 @@ static void test_empty(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_golden), cmocka_unit_test(test_cut_short),
-		cmocka_unit_test(test_since),  cmocka_unit_test(test_no_spans),
-		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_golden),	       cmocka_unit_test(test_cut_short),
+		cmocka_unit_test(test_since),	       cmocka_unit_test(test_no_spans),
+		cmocka_unit_test(test_empty),	       cmocka_unit_test(test_slower_than),
+		cmocka_unit_test(test_since_no_spans),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "--make")) {
