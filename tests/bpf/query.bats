@@ -41,6 +41,7 @@ sql() { sqlite3 -readonly -bail "$R" "$1"; }
 ticked() { [ "$(sql 'SELECT count(*) > 0 FROM tick')" = 1 ]; }
 
 serve() { # ECHO-ARGUMENTS...
+	rm -f "$T/echo" # of a server before
 	"$B/bench/echo" "$@" >"$T/echo" 3>&- &
 	server=$!
 	pids+=("$server")

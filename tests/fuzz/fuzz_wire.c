@@ -144,7 +144,9 @@ int main(int argc, char **argv)
 			if (!rnd(40))
 				conn_eof(&conn);
 		}
-		conn_abort(&conn);
+		if (conn.open && rnd(2))
+			conn_unfinished(&conn);
+		conn_close(&conn, ++now);
 		check_spans();
 		good_exchange();
 	}

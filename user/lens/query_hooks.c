@@ -388,12 +388,14 @@ static const struct bpf_program *iter_program(struct sonde_lens_ctx *ctx, const 
 int query_sweep_sockets(struct sonde_lens_ctx *ctx)
 {
 	const struct bpf_program *sweep = iter_program(ctx, "query.sweep");
-	int err = 0;
+	int err = sweep || want_syscalls() ? 0 : -ENOTSUP;
 
 	for (size_t i = 0; i < ctx->targets->n && sweep && !err; i++)
-		if (!ctx->targets->t[i].gone)
+		if (!ctx->targets->t[i].gone) {
 			err = run_seed(sweep, ctx->targets->t[i].pid);
-	return err == -ESRCH ? 0 : err;
+			err = err == -ESRCH ? 0 : err; /* it went meanwhile */
+		}
+	return err;
 }
 
 int query_seed_sockets(struct sonde_lens_ctx *ctx)
