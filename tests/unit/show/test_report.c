@@ -89,7 +89,7 @@ static void test_since(void **state)
 	got = report_of(path, &f, 1);
 	assert_says(got, "CPU 7.60 s user, 1.90 s system: 0.50 cores");
 	assert_says(got, "Queries 380 (20/s)");
-	assert_says(got, "  max 1.80 ms\n  queue wait             380  mean 20.0 us");
+	assert_says(got, "  max 1.80 ms\n  phases\n    queue wait         380  mean   20.0 us");
 	assert_null(strstr(got, "UTC minute"));
 	assert_null(strstr(got, "max 250 ms"));
 	assert_says(got, "Query traces: 380 of 380 queries (--spans all)");
