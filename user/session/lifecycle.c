@@ -90,7 +90,7 @@ int session_add_child(struct session *s, pid_t pid)
 		return 0;
 	if (s->targets.n >= SONDE_MAX_TARGETS)
 		return refuse_child(s, pid);
-	sonde_log_set_level(SONDE_LOG_ERROR - 1); /* a child may well be gone already: no message */
+	sonde_log_set_level(SONDE_LOG_NONE); /* a child may well be gone already: no message */
 	err = sonde_target_open(&t, pid);
 	sonde_log_set_level(level);
 	if (err) { /* the kernel took it for a target at its fork */
@@ -118,7 +118,7 @@ static int refresh_quietly(struct sonde_target *t)
 	enum sonde_log_level level = sonde_log_get_level();
 	int err;
 
-	sonde_log_set_level(SONDE_LOG_ERROR - 1);
+	sonde_log_set_level(SONDE_LOG_NONE);
 	err = sonde_target_refresh(t);
 	sonde_log_set_level(level);
 	return err;
@@ -224,7 +224,7 @@ static int look_for_successor(struct session *s)
 	if (now < s->next_follow_ns)
 		return 0;
 	s->next_follow_ns = now + FOLLOW_EVERY_NS;
-	sonde_log_set_level(SONDE_LOG_ERROR - 1);
+	sonde_log_set_level(SONDE_LOG_NONE);
 	err = sonde_target_select(&s->opts->target, &found);
 	sonde_log_set_level(level);
 	if (err) {

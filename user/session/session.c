@@ -152,11 +152,10 @@ static int record(struct session *s)
 static int last_tick(struct session *s)
 {
 	uint64_t now = sonde_mono_ns(), since = now - s->snap->last_tick_ns;
-	int err = s->state == DRAINING ? session_finish_lenses(s) : 0;
+	int err = session_finish_lenses(s);
 
 	err = err ? err : session_tick(s, now);
-
-	if (!err && !s->opts->instant && s->state == DRAINING && since > interval_ns(s) / 10)
+	if (!err && !s->opts->instant && since > interval_ns(s) / 10)
 		session_show_interval(s);
 	return err;
 }

@@ -131,7 +131,7 @@ static int describe_all(struct session *s)
 		if (t->gone)
 			continue;
 		if (!t->allocator) {
-			sonde_log_set_level(SONDE_LOG_ERROR - 1); /* gone already: no message */
+			sonde_log_set_level(SONDE_LOG_NONE); /* gone already: no message */
 			gone = sonde_target_refresh(t);
 			sonde_log_set_level(level);
 		}
