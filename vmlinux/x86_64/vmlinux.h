@@ -71,6 +71,13 @@ struct bpf_raw_tracepoint_args {
 	__u64 args[0];
 };
 
+/* The context of a perf event: registers, the event's period and address. */
+struct bpf_perf_event_data {
+	struct pt_regs regs;
+	__u64 sample_period;
+	__u64 addr;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct rw_semaphore {
@@ -86,9 +93,12 @@ struct mm_struct {
 	struct rw_semaphore mmap_lock;
 };
 
+struct vm_operations_struct;
 struct vm_area_struct {
 	unsigned long vm_start, vm_end;
 	const unsigned long vm_flags;
+	const struct vm_operations_struct *vm_ops;
+	struct file *vm_file;
 };
 
 typedef struct {
@@ -194,8 +204,12 @@ struct bpf_iter_meta {
 	__u64 session_id;
 	__u64 seq_num;
 };
+struct super_block {
+	unsigned long s_magic;
+};
 struct inode {
 	unsigned short i_mode;
+	struct super_block *i_sb;
 };
 struct file {
 	void *private_data;
