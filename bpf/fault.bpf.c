@@ -382,7 +382,7 @@ static __always_inline void charge_all(const struct fault_thread *f, __u64 id, _
 	charge_by(f, id >> 32, SONDE_FAULT_BY_SITE, f->ip, ns);
 }
 
-static __always_inline int fault_end(bool major, bool ask)
+static __always_inline int fault_end(bool major)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct fault_thread *f = thread_find(task);
@@ -401,7 +401,7 @@ static __always_inline int fault_end(bool major, bool ask)
 		return 0;
 	}
 	id = bpf_get_current_pid_tgid();
-	cls = fault_class(task, f, ask);
+	cls = fault_class(task, f);
 	key.tgid = id >> 32;
 	key.series = sonde_fault_series(cls, f->error & FROM_KERNEL, major);
 	sum = sum_of(&key);
@@ -481,17 +481,17 @@ int fault_page_free_raw(struct bpf_raw_tracepoint_args *ctx)
 	return fault_free(ctx->args[1]);
 }
 
-/* With and without bpf_find_vma(): a fixed `ask` lets the compiler take the call out. */
-#define FAULT_END(name, major, ask)                                                                \
-	SEC("?perf_event")                                                                         \
-	int name(void *ctx)                                                                        \
-	{                                                                                          \
-		return fault_end(major, ask);                                                      \
-	}
-FAULT_END(fault_end_minor, false, true)
-FAULT_END(fault_end_minor_plain, false, false)
-FAULT_END(fault_end_major, true, true)
-FAULT_END(fault_end_major_plain, true, false)
+SEC("?perf_event")
+int fault_end_minor(void *ctx)
+{
+	return fault_end(false);
+}
+
+SEC("?perf_event")
+int fault_end_major(void *ctx)
+{
+	return fault_end(true);
+}
 
 SEC("?tp_btf/page_fault_user")
 int BPF_PROG(fault_count_user, unsigned long address)

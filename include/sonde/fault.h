@@ -72,7 +72,7 @@ struct sonde_fault_config {
 	sonde_u32 count_only; /* the end of faults cannot be seen, so none may be opened */
 	sonde_u32 every;      /* 1: time every fault                                      */
 	sonde_u32 by;	      /* bits by enum sonde_fault_by                              */
-	sonde_u32 swap;	      /* rss_stat tells of swap entries                           */
+	sonde_u32 cast;	      /* this kernel has bpf_rdonly_cast()                        */
 };
 
 static inline __attribute__((always_inline)) sonde_u16

@@ -14,6 +14,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "attach/feature.h"
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/mem.h"
@@ -412,6 +413,14 @@ static size_t fault_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 	return sonde_fault_runs(ctx->plan, faults, allocs, out, max);
 }
 
+/* Typed access to kernel memory goes with typed tracepoints. */
+static bool has_cast(const struct sonde_plan *plan)
+{
+	const char *begin = sonde_fault_program(plan, "fault.user");
+
+	return begin && !strcmp(begin, "fault_user") && sonde_btf_has_function("bpf_rdonly_cast");
+}
+
 /* Where only beginnings can be counted, the programs that open a fault must not. */
 static int fault_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 {
@@ -421,7 +430,7 @@ static int fault_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 		.count_only = !plan_has_end(ctx->plan),
 		.every = ctx->opts->fault_full ? 1 : SONDE_FAULT_EVERY,
 		.by = ctx->opts->fault_by,
-		.swap = sonde_fault_program(ctx->plan, "fault.swap") != NULL,
+		.cast = has_cast(ctx->plan),
 	};
 
 	if (!map || !by || bpf_map__set_initial_value(map, &c, sizeof(c)) ||

@@ -55,22 +55,13 @@ static const struct sonde_alternative compact_alts[] =
 static const struct sonde_alternative compact_end_alts[] =
 	RAW("fault_compaction_end", "mm_compaction_end");
 
-#define NO_END	   "no fault latency and no page sizes: only the number of faults"
-#define NO_MAPPING "zero pages, files, tmpfs and swap are one class, \"other\""
-
-#define SW_END(prog, ev)                                                                           \
-	{.kind = SONDE_LINK_PERF_SW,                                                               \
-	 .program = prog,                                                                          \
-	 .event = ev,                                                                              \
-	 .needs = {SONDE_FEAT_PERF_SW, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_FIND_VMA}},             \
-	{                                                                                          \
-		.kind = SONDE_LINK_PERF_SW, .program = prog "_plain", .event = ev,                 \
-		.needs = {SONDE_FEAT_PERF_SW, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE},           \
-		.weaker = NO_MAPPING                                                               \
-	}
+#define NO_END "no fault latency and no page sizes: only the number of faults"
 
 static const struct sonde_alternative minor_alts[] = {
-	SW_END("fault_end_minor", "minor-faults"),
+	{.kind = SONDE_LINK_PERF_SW,
+	 .program = "fault_end_minor",
+	 .event = "minor-faults",
+	 .needs = {SONDE_FEAT_PERF_SW, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE}},
 	{.kind = SONDE_LINK_TP_BTF,
 	 .program = "fault_count_user",
 	 .event = "page_fault_user",
@@ -83,7 +74,12 @@ static const struct sonde_alternative minor_alts[] = {
 	 .weaker = NO_END},
 };
 
-static const struct sonde_alternative major_alts[] = {SW_END("fault_end_major", "major-faults")};
+static const struct sonde_alternative major_alts[] = {
+	{.kind = SONDE_LINK_PERF_SW,
+	 .program = "fault_end_major",
+	 .event = "major-faults",
+	 .needs = {SONDE_FEAT_PERF_SW, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE}},
+};
 
 #define HOOK(nm, al, req, what)                                                                    \
 	{                                                                                          \

@@ -86,8 +86,25 @@ struct rw_semaphore {
 	} owner;
 };
 
+/* The tree of mappings, since 6.1 (d4af56c5c7c6). */
+struct maple_tree {
+	void *ma_root;
+};
+struct maple_pnode;
+struct maple_range_64 {
+	struct maple_pnode *parent;
+	unsigned long pivot[15];
+	void *slot[16];
+};
+struct maple_arange_64 {
+	struct maple_pnode *parent;
+	unsigned long pivot[9];
+	void *slot[10];
+};
+
 /* `owner` is there with CONFIG_MEMCG. */
 struct mm_struct {
+	struct maple_tree mm_mt;
 	unsigned long start_brk, brk;
 	struct task_struct *owner;
 	struct rw_semaphore mmap_lock;
@@ -96,6 +113,7 @@ struct mm_struct {
 struct vm_operations_struct;
 struct vm_area_struct {
 	unsigned long vm_start, vm_end;
+	struct mm_struct *vm_mm;
 	const unsigned long vm_flags;
 	const struct vm_operations_struct *vm_ops;
 	struct file *vm_file;
