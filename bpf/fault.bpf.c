@@ -311,6 +311,10 @@ static __always_inline __u64 fault_account(struct fault_thread *f, struct sonde_
 	__u64 ns;
 
 	__sync_fetch_and_add(&sum->count, 1);
+	if (!f->begin_ns) {
+		__sync_fetch_and_add(&sum->plain, 1);
+		return f->typical_ns;
+	}
 	if (plain) {
 		__sync_fetch_and_add(&sum->plain, 1);
 		if (++f->turn % fault_cfg.every)
@@ -393,15 +397,12 @@ static __always_inline int fault_end(bool major)
 
 	if (!f)
 		return 0; /* none of ours, or it began before sonde was attached */
-	if (!f->begin_ns) {
-		struct sonde_control *c = gate_control();
-
-		if (c && c->ready)
-			count_drop(SONDE_LENS_FAULT, SONDE_DROP_NO_ENTRY);
+	if (!f->begin_ns && !gate_ready())
 		return 0;
-	}
 	id = bpf_get_current_pid_tgid();
-	cls = fault_class(task, f);
+	/* The kernel skips a program that a task it preempted is in: counted, but no more is known.
+	 */
+	cls = f->begin_ns ? fault_class(task, f) : SONDE_FAULT_OTHER;
 	key.tgid = id >> 32;
 	key.series = sonde_fault_series(cls, f->error & FROM_KERNEL, major);
 	sum = sum_of(&key);

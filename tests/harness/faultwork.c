@@ -27,8 +27,8 @@
  *     refused      2: and one refused access that a SIGSEGV handler mends
  *
  * Prints "ready PID", waits for a line on stdin, works (threads are created after that), prints
- * "done faults=N minflt=N majflt=N ns=N" (N expected, what getrusage counted, the time that the
- * touches took by this program's own clock), waits for a line and ends.
+ * "done faults=N minflt=N majflt=N ns=N p50=N" (N expected, what getrusage counted, the sum and the
+ * middle of what the touches took by this program's own clock), waits for a line and ends.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -72,7 +72,9 @@ static char *region(int advice)
 	return p;
 }
 
-static uint64_t touch_ns; /* of all threads */
+/* What each touch took by this program's own clock, less what reading the clock takes. */
+static uint64_t *touches;
+static size_t n_touches;
 
 static uint64_t now_ns(void)
 {
@@ -82,13 +84,49 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+static uint64_t clock_ns(void)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < 1000; i++) {
+		uint64_t begin = now_ns(), took = now_ns() - begin;
+
+		least = took < least ? took : least;
+	}
+	return least;
+}
+
 static void touch(char *p, size_t step)
 {
-	uint64_t begin = now_ns();
+	uint64_t clock = clock_ns();
 
-	for (size_t i = 0; i < count * HUGE; i += step)
+	for (size_t i = 0; i < count * HUGE; i += step) {
+		uint64_t begin = now_ns(), took;
+
 		((volatile char *)p)[i] = 1;
-	__atomic_fetch_add(&touch_ns, now_ns() - begin, __ATOMIC_RELAXED);
+		took = now_ns() - begin;
+		touches[__atomic_fetch_add(&n_touches, 1, __ATOMIC_RELAXED)] =
+			took > clock ? took - clock : 0;
+	}
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void print_touches(void)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < n_touches; i++)
+		sum += touches[i];
+	if (n_touches)
+		qsort(touches, n_touches, sizeof(*touches), compare);
+	printf(" ns=%llu p50=%llu", (unsigned long long)sum,
+	       (unsigned long long)(n_touches ? touches[n_touches / 2] : 0));
 }
 
 static void look(const char *p, size_t step)
@@ -422,18 +460,24 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: faultwork KIND COUNT [THREADS]\n");
 		return 2;
 	}
+	touches = malloc(count * PER_HUGE * (threads ? threads : 1) * sizeof(*touches));
+	if (!touches)
+		die("malloc");
+	memset(touches, 1, count * PER_HUGE * (threads ? threads : 1) * sizeof(*touches));
 	if (kind->prepare)
 		kind->prepare();
 	printf("ready %d\n", getpid());
 	fflush(stdout);
 	wait_line();
-	touch_ns = 0;
+	n_touches = 0;
 	getrusage(RUSAGE_SELF, &before);
 	run(kind->work, threads);
 	getrusage(RUSAGE_SELF, &after);
-	printf("done faults=%zu minflt=%ld majflt=%ld ns=%llu\n",
+	printf("done faults=%zu minflt=%ld majflt=%ld",
 	       count * kind->faults * (threads ? threads : 1), after.ru_minflt - before.ru_minflt,
-	       after.ru_majflt - before.ru_majflt, (unsigned long long)touch_ns);
+	       after.ru_majflt - before.ru_majflt);
+	print_touches();
+	printf("\n");
 	fflush(stdout);
 	wait_line();
 	return 0;

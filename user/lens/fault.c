@@ -17,13 +17,14 @@
 #include "attach/feature.h"
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "lens/fault_priv.h"
 #include "lens/fault_read.h"
 
 #include "fault.skel.h"
 
-enum { M_COUNT, M_TIME, M_ERROR, M_STALLED, M_RECLAIM, M_COMPACTION, M_BY };
+enum { M_COUNT, M_TIME, M_ERROR, M_STALLED, M_RECLAIM, M_COMPACTION, M_EXCEPTION, M_BY };
 
 #define BY(name, what)                                                                             \
 	{"fault." name "_count", "count", SONDE_COUNTER, "page faults by " what},                  \
@@ -43,6 +44,9 @@ static const struct sonde_metric_desc metrics[] = {
 		       "part of fault.time spent in direct reclaim"},
 	[M_COMPACTION] = {"fault.compaction_time", "ns", SONDE_COUNTER,
 			  "part of fault.time spent in direct compaction"},
+	[M_EXCEPTION] = {"fault.exception", "ns", SONDE_GAUGE,
+			 "calibrated: what a fault costs beside its latency, the exception's entry "
+			 "and exit above all"},
 	[M_BY] = BY("thread", "thread"),
 	BY("mapping", "mapping of the address"),
 	BY("site", "instruction"),
@@ -87,6 +91,8 @@ struct fault_state {
 	struct sonde_hist delta;
 	struct fault_by *by; /* NULL: not asked for */
 	uint64_t last_ns;
+	double exception_ns; /* 0: not known */
+	const char *no_exception;
 	bool sized;	/* the ends of faults are seen */
 	bool told_lost; /* of children without a target */
 };
@@ -182,6 +188,20 @@ static int fault_init(struct sonde_lens_ctx *ctx)
 fail:
 	fault_fini(ctx);
 	return err;
+}
+
+static int fault_start(struct sonde_lens_ctx *ctx)
+{
+	struct fault_state *st = ctx->priv;
+	int err = st->sized ? sonde_fault_exception(ctx->obj, &st->exception_ns) : 0;
+
+	if (!st->sized)
+		st->no_exception = "this kernel does not show where a fault ends";
+	else if (err)
+		st->no_exception = "the calibration saw no faults of its child";
+	if (err)
+		sonde_debug("fault: the exception could not be calibrated: %s", strerror(-err));
+	return 0;
 }
 
 /* Index of the newest target with that tgid, or -1. Gone ones count: their last faults are theirs.
@@ -371,6 +391,18 @@ static int forget_gone(struct sonde_lens_ctx *ctx)
 			       "");
 }
 
+/* Of the machine, not of a target: once. */
+static int push_exception(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	const struct fault_state *st = ctx->priv;
+
+	if (st->no_exception)
+		return sonde_lens_push_absent(ctx, 0, M_EXCEPTION, "", ts_ns, st->no_exception);
+	if (!st->exception_ns)
+		return 0; /* before the start */
+	return sonde_lens_push(ctx, 0, M_EXCEPTION, "", ts_ns, st->exception_ns);
+}
+
 static int fault_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
 	struct fault_state *st = ctx->priv;
@@ -388,6 +420,8 @@ static int fault_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	err = push_hists(ctx, ts_ns);
 	for (uint32_t i = 0; i < st->n_rows && !err; i++)
 		err = push_sums(ctx, ts_ns, i);
+	if (!err && ctx->targets->n)
+		err = push_exception(ctx, ts_ns);
 	if (!err && st->by)
 		err = fault_by_tick(st->by, ctx, M_BY, ts_ns);
 	if (!err)
@@ -455,6 +489,7 @@ const struct sonde_lens sonde_lens_fault = {
 	.hooks = sonde_fault_hooks,
 	.configure = fault_configure,
 	.init = fault_init,
+	.start = fault_start,
 	.retarget = fault_retarget,
 	.tick = fault_tick,
 	.hits = fault_hits,

@@ -27,6 +27,11 @@ struct fault_time {
 /* Take in a newer reading of the same series. */
 void fault_time_update(struct fault_time *t, const struct sonde_fault_sum *now);
 
+/* ---- fault_exception.c ---- */
+
+/* ns a fault that its latency leaves out; everything must be attached. 0 or -errno. */
+int sonde_fault_exception(struct bpf_object *obj, double *ns);
+
 /* ---- fault_by.c ---- */
 
 struct fault_by;
