@@ -171,9 +171,10 @@ static __always_inline int fault_begin_kernel(__u64 address, __u32 error)
 /* ---- in between ---- */
 
 /*
- * Anonymous memory's folios only. Keep the largest order. Not every large allocation inside a fault
- * is the page: page-cache folios have __GFP_WRITE or lack __GFP_NOMEMALLOC, slabs are not movable;
- * and a failed attempt has no page. Page tables are not movable either.
+ * Anonymous memory's folios only, and the last one is the page: a folio that the memory cgroup
+ * refuses to charge is given back before a smaller one is taken. Not every large allocation inside
+ * a fault is for it: page-cache folios have __GFP_WRITE or lack __GFP_NOMEMALLOC, slabs and page
+ * tables are not movable; and a failed attempt has no page.
  */
 static __always_inline int fault_alloc(void *page, __u32 order, __u32 gfp)
 {
@@ -185,21 +186,9 @@ static __always_inline int fault_alloc(void *page, __u32 order, __u32 gfp)
 	f = fault_current();
 	if (!f)
 		return 0;
-	if (order > f->order)
-		f->order = order;
+	f->order = order;
 	if (!order)
 		f->seen |= gfp & GFP_ZERO ? SEEN_ZEROED : SEEN_PAGE;
-	return 0;
-}
-
-/* The huge page was allocated and given back in the same fault (the memory cgroup refused the
- * charge): what follows is a smaller page. */
-static __always_inline int fault_free(__u32 order)
-{
-	struct fault_thread *f = order ? fault_current() : NULL;
-
-	if (f && order == f->order)
-		f->order = 0;
 	return 0;
 }
 
@@ -468,18 +457,6 @@ SEC("?raw_tp/mm_page_alloc")
 int fault_page_alloc_raw(struct bpf_raw_tracepoint_args *ctx)
 {
 	return fault_alloc((void *)ctx->args[0], ctx->args[1], ctx->args[2]);
-}
-
-SEC("?tp_btf/mm_page_free")
-int BPF_PROG(fault_page_free, struct page *page, unsigned int order)
-{
-	return fault_free(order);
-}
-
-SEC("?raw_tp/mm_page_free")
-int fault_page_free_raw(struct bpf_raw_tracepoint_args *ctx)
-{
-	return fault_free(ctx->args[1]);
 }
 
 SEC("?perf_event")

@@ -40,7 +40,6 @@ static const struct sonde_alternative kernel_alts[] =
 	TRACEPOINT("fault_kernel", "page_fault_kernel");
 static const struct sonde_alternative alloc_alts[] =
 	TRACEPOINT("fault_page_alloc", "mm_page_alloc");
-static const struct sonde_alternative free_alts[] = TRACEPOINT("fault_page_free", "mm_page_free");
 static const struct sonde_alternative swap_alts[] = RAW("fault_rss_stat", "rss_stat");
 static const struct sonde_alternative reclaim_alts[] =
 	RAW("fault_stall_begin", "mm_vmscan_direct_reclaim_begin");
@@ -93,7 +92,6 @@ static const struct sonde_hook all_hooks[] = {
 	HOOK("fault.minor", minor_alts, true, "a fault ends, no disk read"),
 	HOOK("fault.major", major_alts, false, "a fault ends, after a disk read"),
 	HOOK("fault.alloc", alloc_alts, false, "what page a fault brings"),
-	HOOK("fault.free", free_alts, false, "a huge page that was given back"),
 	HOOK("fault.reclaim.end", reclaim_end_alts, false, "a fault has freed memory"),
 	HOOK("fault.memcg.end", memcg_end_alts, false, "a fault has freed memory of its cgroup"),
 	HOOK("fault.compact.end", compact_end_alts, false, "a fault has moved the pages of a zone"),
