@@ -201,7 +201,13 @@ static int fault_start(struct sonde_lens_ctx *ctx)
 		st->no_exception = "the calibration saw no faults of its child";
 	if (err)
 		sonde_debug("fault: the exception could not be calibrated: %s", strerror(-err));
-	return 0;
+	if (!st->sized || sonde_btf_has_member("mm_struct", "mm_mt"))
+		return 0;
+	return sonde_lens_note(
+		ctx, SONDE_NOTE_DEGRADED,
+		"this kernel's list of mappings cannot be read by programs: faults on "
+		"files, tmpfs, swap and the zero page are of class \"other\"",
+		"use kernel 6.1 or later");
 }
 
 /* Index of the newest target with that tgid, or -1. Gone ones count: their last faults are theirs.

@@ -19,6 +19,7 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "lens/fault_priv.h"
+#include "lens/fault_read.h"
 
 enum { ROUNDS = 21, FAULTS = 512 };
 
@@ -105,18 +106,18 @@ static int measure(const struct child *c, double *out)
 static void forget(struct bpf_object *obj, const struct child *c)
 {
 	int hist = bpf_object__find_map_fd_by_name(obj, "fault_hist");
+	struct sonde_fault_entries all = {};
 	struct sonde_fault_key key = c->key;
 
 	for (unsigned s = 0; s < SONDE_FAULT_SERIES; s++) {
 		key.series = (uint16_t)s;
-		key.bucket = 0;
-		if (bpf_map_delete_elem(c->sums_fd, &key))
-			continue;
-		for (unsigned b = 0; b < SONDE_HIST_BUCKETS; b++) {
-			key.bucket = (uint16_t)b;
-			bpf_map_delete_elem(hist, &key);
-		}
+		bpf_map_delete_elem(c->sums_fd, &key);
 	}
+	if (!sonde_fault_entries_read(hist, &all))
+		for (size_t i = 0; i < all.n; i++)
+			if (all.e[i].key.tgid == key.tgid)
+				bpf_map_delete_elem(hist, &all.e[i].key);
+	sonde_fault_entries_fini(&all);
 }
 
 int sonde_fault_exception(struct bpf_object *obj, double *ns)
