@@ -24,7 +24,7 @@
 
 #define PMD_ORDER 9 /* 2 MiB */
 
-/* The exception's error code (Intel's manual, "Page-Fault Exception"); bits 0 to 15 are taken. */
+/* The exception's error code (Intel's manual, "Page-Fault Exception"): bits 0 to 15. */
 #define ERROR_PROTECTION (1u << 0) /* the page was there, the access was not allowed */
 #define ERROR_WRITE	 (1u << 1)
 /* Ours, beside it: from kernel code (copy_to_user and the like). */

@@ -8,27 +8,29 @@
 
 #include "event.h"
 
-/*        id  symbol   name         what the fault did                                            */
-#define SONDE_FAULT_CLASSES(X)                                                                     \
-	X(0, BASE, "base")	  /* gave a new page of 4 KiB, all zero                       */   \
-	X(1, MTHP_8K, "mthp_8kB") /* a new folio of that size: MTHP_8K + order - 1            */   \
-	X(2, MTHP_16K, "mthp_16kB")                                                                \
-	X(3, MTHP_32K, "mthp_32kB")                                                                \
-	X(4, MTHP_64K, "mthp_64kB")                                                                \
-	X(5, MTHP_128K, "mthp_128kB")                                                              \
-	X(6, MTHP_256K, "mthp_256kB")                                                              \
-	X(7, MTHP_512K, "mthp_512kB")                                                              \
-	X(8, MTHP_1M, "mthp_1024kB")                                                               \
-	X(9, PMD, "pmd")    /* 2 MiB                                                        */     \
-	X(10, ZERO, "zero") /* read: mapped the shared zero page, 4 KiB or 2 MiB            */     \
-	X(11, COW, "cow")   /* write: copied a page that is shared                          */     \
-	X(12, IN_PLACE, "in_place") /* write: made a page that was there writable, no copy */                                                                                                \
-	X(13, SWAP, "swap")   /* brought a page back from swap                                */   \
-	X(14, FILE, "file")   /* mapped pages of a file's cache                               */   \
-	X(15, SHMEM, "shmem") /* mapped pages of tmpfs or of shared anonymous memory          */   \
-	X(16, HUGETLB, "hugetlb") /* a page from the hugetlb pool */                                                                                                \
-	X(17, OTHER, "other") /* cannot be told                                               */   \
-	X(18, UNKNOWN, "unsized") /* the end of faults cannot be seen on this kernel */
+/* clang-format off */
+/*        id  symbol   name          what the fault did                              */
+#define SONDE_FAULT_CLASSES(X)                                                         \
+	X(0, BASE, "base")	     /* gave a new page of 4 KiB, all zero           */ \
+	X(1, MTHP_8K, "mthp_8kB")    /* a new folio: MTHP_8K + order - 1             */ \
+	X(2, MTHP_16K, "mthp_16kB")                                                    \
+	X(3, MTHP_32K, "mthp_32kB")                                                    \
+	X(4, MTHP_64K, "mthp_64kB")                                                    \
+	X(5, MTHP_128K, "mthp_128kB")                                                  \
+	X(6, MTHP_256K, "mthp_256kB")                                                  \
+	X(7, MTHP_512K, "mthp_512kB")                                                  \
+	X(8, MTHP_1M, "mthp_1024kB")                                                   \
+	X(9, PMD, "pmd")	     /* 2 MiB                                        */ \
+	X(10, ZERO, "zero")	     /* read: mapped the zero page, 4 KiB or 2 MiB   */ \
+	X(11, COW, "cow")	     /* write: copied a page that is shared          */ \
+	X(12, IN_PLACE, "in_place")  /* write: made a page writable, no copy         */ \
+	X(13, SWAP, "swap")	     /* brought a page back from swap                */ \
+	X(14, FILE, "file")	     /* mapped pages of a file's cache               */ \
+	X(15, SHMEM, "shmem")	     /* mapped pages of tmpfs or shared anonymous    */ \
+	X(16, HUGETLB, "hugetlb")    /* a page of the hugetlb pool                   */ \
+	X(17, OTHER, "other")	     /* cannot be told                               */ \
+	X(18, UNKNOWN, "unsized")    /* the end of faults cannot be seen here        */
+/* clang-format on */
 
 enum sonde_fault_class {
 #define SONDE_FAULT_ENUM(id, sym, name) SONDE_FAULT_##sym = (id),

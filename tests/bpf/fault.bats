@@ -113,8 +113,8 @@ near() {
 	jq -en --argjson n "$n" --argjson c "$(count base.minor)" '($n / $c - 1) | fabs < 0.02'
 	jq -en --argjson e "$(value fault.time_error base.minor)" '$e > 0'
 	# Its own clock sums up to more, by the exceptions and whatever else ran in between.
-	jq -en --argjson t "$(value fault.time base.minor)" --argjson e "$(value fault.time_error base.minor)" \
-		--argjson own "$(worked ns)" '$t - $e < $own and $t > 0'
+	jq -en --argjson t "$(value fault.time base.minor)" \
+		--argjson e "$(value fault.time_error base.minor)" --argjson own "$(worked ns)" '$t - $e < $own and $t > 0'
 }
 
 # by_own_clock KIND COUNT FILTER: is the lens's latency that of the program's own clock? A machine that
