@@ -166,10 +166,18 @@ static bool is_different(const struct sonde_evidence *e)
 	return e->p_adjusted < e->alpha && (isnan(e->low) || e->low > 0 || e->high < 0);
 }
 
+/* A restless control does not hide what is larger than all of its unrest. */
+static bool is_beyond_spread(const struct sonde_evidence *e)
+{
+	double half = sonde_stats_t_quantile(1 - e->alpha / 2, e->effect.df) * e->effect.se;
+
+	return is_different(e) && fabs(e->effect.value) - half > e->spread;
+}
+
 enum sonde_verdict sonde_stats_decide(const struct sonde_evidence *e)
 {
 	if (e->placebo_over > UNSTABLE_SHARE)
-		return SONDE_VERDICT_UNSTABLE;
+		return is_beyond_spread(e) ? SONDE_VERDICT_DIFFERENT : SONDE_VERDICT_UNSTABLE;
 	if (is_equivalent(e))
 		return SONDE_VERDICT_EQUIVALENT;
 	if (is_different(e))

@@ -63,12 +63,18 @@ struct sonde_evidence {
 	double alpha;	     /* 0.05                                                      */
 	double p_adjusted;   /* two-sided, for all tests of the family                    */
 	double margin;	     /* > 0: effects inside do not matter                         */
-	double placebo_over; /* share of placebo splits beyond the margin; NAN: no control */
+	double placebo_over; /* share of placebo splits beyond the asked margin; NAN: no control */
+	double spread;	     /* 95th percentile of the placebo; only looked at if there is one */
 	/* Percentile intervals, 1 - alpha and 1 - 2 alpha, where there are any; NAN: none. Where
 	 * they disagree with the symmetric ones, both have to agree to a verdict. */
 	double low, high, low2, high2;
 };
 
+/*
+ * Unstable: more than 10 % of the placebo splits are beyond the margin, unless the whole interval
+ * of a difference lies beyond the control's spread as well. Else equivalent, else different, else
+ * neither.
+ */
 enum sonde_verdict sonde_stats_decide(const struct sonde_evidence *e);
 
 #endif

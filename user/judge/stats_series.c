@@ -195,32 +195,40 @@ int sonde_stats_batch_mean(const double *x, size_t n, size_t length, struct sond
 
 /* ---- warm-up ---- */
 
-static double group_mean(const double *x, size_t group)
+/* The error of the mean of the groups that each cut leaves; from the end to the front, so that a
+ * cut costs one step. Cuts from 0 to @cuts - 1. */
+static void cut_errors(const double *x, size_t groups, size_t cuts, double *out)
 {
-	return sonde_stats_mean(x + 5 * group, 5);
+	double mean = 0, squares = 0;
+
+	for (size_t g = groups; g-- > 0;) {
+		double y = sonde_stats_mean(x + 5 * g, 5), before = mean;
+		double kept = (double)(groups - g);
+
+		mean += (y - mean) / kept;
+		squares += (y - before) * (y - mean);
+		if (g < cuts)
+			out[g] = squares / (kept * kept);
+	}
 }
 
-size_t sonde_stats_warmup(const double *x, size_t n, double *score)
+size_t sonde_stats_warmup(const double *x, size_t n, double slack, double *score)
 {
-	size_t groups = n / 5, best = 0, kept = 0;
-	double least = INFINITY, mean = 0, squares = 0;
+	size_t groups = n / 5, cuts = groups / 2 + 1, best = 0;
+	double *error, least;
 
 	if (groups < 2)
 		return 0;
-	/* From the end to the front, so that each cut costs one step. */
-	for (size_t g = groups; g-- > 0;) {
-		double y = group_mean(x, g), before = mean;
-
-		kept++;
-		mean += (y - mean) / (double)kept;
-		squares += (y - before) * (y - mean);
-		if (g > groups / 2)
-			continue;
-		if (squares / ((double)kept * (double)kept) <= least) {
-			least = squares / ((double)kept * (double)kept);
-			best = g;
-		}
-	}
+	error = calloc(cuts, sizeof(*error));
+	if (!error)
+		return 0;
+	cut_errors(x, groups, cuts, error);
+	least = error[0];
+	for (size_t g = 1; g < cuts; g++)
+		least = fmin(least, error[g]);
+	while (error[best] > least * (1 + slack))
+		best++;
+	free(error);
 	if (score)
 		*score = least;
 	return 5 * best;

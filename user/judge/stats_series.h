@@ -61,9 +61,11 @@ int sonde_stats_batch_mean(const double *x, size_t n, size_t length, struct sond
 
 /*
  * How many values at the beginning are warm-up: MSER-5 (White, 1997), the cut of whole groups of 5,
- * at most half, that minimises the squared error of the mean of the rest. @score, unless NULL, is
- * that error. 0 where there are fewer than 10 values.
+ * at most half, that minimises the squared error of the mean of the rest. With @slack the earliest
+ * cut whose error is at most so much (0.1: 10 %) above the least: of a series without any warm-up
+ * the least lies anywhere. @score, unless NULL, is the least error. 0 where there are fewer than 10
+ * values.
  */
-size_t sonde_stats_warmup(const double *x, size_t n, double *score);
+size_t sonde_stats_warmup(const double *x, size_t n, double slack, double *score);
 
 #endif

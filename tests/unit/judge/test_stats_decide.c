@@ -152,6 +152,13 @@ static void test_verdicts(void **state)
 	e.placebo_over = 0.10; /* at most that is allowed */
 	assert_int_equal(sonde_stats_decide(&e), SONDE_VERDICT_DIFFERENT);
 	e.placebo_over = 0.11;
+	e.spread = 0.029; /* -0.05 +- 0.0216 is not beyond that */
+	assert_int_equal(sonde_stats_decide(&e), SONDE_VERDICT_UNSTABLE);
+	e.spread = 0.028;
+	assert_int_equal(sonde_stats_decide(&e), SONDE_VERDICT_DIFFERENT);
+	e = evidence(0.004, 0.003);
+	e.placebo_over = 0.11;
+	e.spread = 0;
 	assert_int_equal(sonde_stats_decide(&e), SONDE_VERDICT_UNSTABLE);
 }
 

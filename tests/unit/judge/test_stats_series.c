@@ -231,12 +231,14 @@ static void test_warmup(void **state)
 	for (int i = 0; i < 300; i++)
 		y[i] = 10 * exp(-i / 20.0) + fixture_normal(&r) * 0.5 + 5;
 	near(y[0], 14.576713509, 1e-9);
-	assert_int_equal(sonde_stats_warmup(y, 300, &score), 60);
+	assert_int_equal(sonde_stats_warmup(y, 300, 0, &score), 60);
 	near(score, 0.001258492, 1e-9);
-	assert_int_equal(sonde_stats_warmup(y, 9, NULL), 0);
+	assert_int_equal(sonde_stats_warmup(y, 9, 0, NULL), 0);
+	/* A little earlier is nearly as good; not much earlier. */
+	assert_in_range(sonde_stats_warmup(y, 300, 0.1, NULL), 40, 60);
 	for (int i = 0; i < 300; i++)
 		y[i] = 1;
-	assert_int_equal(sonde_stats_warmup(y, 300, NULL), 0);
+	assert_int_equal(sonde_stats_warmup(y, 300, 0, NULL), 0);
 }
 
 /* The simple methods that the simulation holds against these. */
