@@ -2,6 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The fault lens against programs that take a known number of faults (tests/harness/faultwork.c).
 
+setup_file() {
+	# Who asks for a huge page must get it: memory that other tests left in pieces is moved together.
+	[ ! -w /proc/sys/vm/compact_memory ] || echo 1 >/proc/sys/vm/compact_memory
+}
+
 setup() {
 	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
