@@ -14,6 +14,7 @@
 #include "core/num.h"
 #include "lab/run.h"
 #include "session/session.h"
+#include "sonde/fault.h"
 #include "sonde/limits.h"
 
 static int add_pid(struct sonde_pid_list *list, pid_t pid)
@@ -112,6 +113,37 @@ static int parse_lenses(const char *value, void *member, struct sonde_str *why)
 	return 0;
 }
 
+static int parse_fault_by(const char *value, void *member, struct sonde_str *why)
+{
+	static const char *const names[] = {
+#define NAME(id, sym, name) [id] = name,
+		SONDE_FAULT_BY(NAME)
+#undef NAME
+	};
+	uint32_t mask = 0;
+
+	for (const char *p = value;; p++) {
+		size_t len = strcspn(p, ","), i = 0;
+
+		while (i < SONDE_ARRAY_SIZE(names) &&
+		       (strlen(names[i]) != len || memcmp(names[i], p, len)))
+			i++;
+		if (i == SONDE_ARRAY_SIZE(names)) {
+			sonde_str_addf(why,
+				       "faults are not told by '%.*s', but by thread, mapping "
+				       "and site",
+				       (int)len, p);
+			return -EINVAL;
+		}
+		mask |= 1u << i;
+		p += len;
+		if (!*p)
+			break;
+	}
+	*(uint32_t *)member = mask;
+	return 0;
+}
+
 static int parse_spans(const char *value, void *member, struct sonde_str *why)
 {
 	(void)why;
@@ -144,6 +176,11 @@ static const struct sonde_opt_choice ledger_modes[] = {
 	{"auto", SONDE_LEDGER_AUTO},
 	{"full", SONDE_LEDGER_FULL},
 	{"off", SONDE_LEDGER_OFF},
+	{NULL, 0},
+};
+static const struct sonde_opt_choice fault_modes[] = {
+	{"sampled", 0},
+	{"full", 1},
 	{NULL, 0},
 };
 static const struct sonde_opt_choice alloc_modes[] = {

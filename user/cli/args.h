@@ -34,6 +34,8 @@ struct sonde_args {
 	uint32_t lens_mask; /* bit per enum sonde_lens_id; 0: not given */
 	int alloc_mode;	    /* enum sonde_alloc_mode */
 	int ledger;	    /* enum sonde_ledger_mode */
+	int fault_mode;	    /* 1: full */
+	uint32_t fault_by;  /* bit per enum sonde_fault_by; 0: not given */
 	bool yes, passive, dry_run, follow, strict;
 	double harm_limit;
 	uint32_t ring_bytes;
@@ -80,10 +82,9 @@ enum sonde_option {
 #define SONDE_OPTS_OBSERVE                                                                         \
 	(SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(TID) | SONDE_O(COMM) |                    \
 	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
-	 SONDE_O(LEDGER) |                                                                         \
-	 SONDE_O(YES) | SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) |                    \
-	 SONDE_O(HARM_LIMIT) | SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) |       \
-	 SONDE_O(JSON))
+	 SONDE_O(LEDGER) | SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(YES) |                \
+	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
+	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON))
 
 /* What a recording needs besides. */
 #define SONDE_OPTS_RECORD                                                                          \
