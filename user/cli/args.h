@@ -24,6 +24,12 @@ struct sonde_env_list {
 	size_t n, cap;
 };
 
+/* Texts of an option that is given several times, each checked when it was parsed. */
+struct sonde_text_list {
+	const char **text;
+	size_t n, cap;
+};
+
 struct sonde_args {
 	struct sonde_pid_list pids;
 	const char *name, *unit, *cgroup, *comm;
@@ -51,6 +57,9 @@ struct sonde_args {
 	bool series;
 	uint32_t slowest;	   /* 0: all */
 	const char *since, *until; /* relative to a recording: parsed once it is open */
+
+	struct sonde_text_list pairs, controls, margins; /* see cli/pairs.h */
+	const char *pre, *post;
 
 	const char *output;
 	bool json, help, man, markdown, completion;
@@ -80,8 +89,7 @@ enum sonde_option {
 #define SONDE_OPTS_OBSERVE                                                                         \
 	(SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(TID) | SONDE_O(COMM) |                    \
 	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
-	 SONDE_O(LEDGER) |                                                                         \
-	 SONDE_O(YES) | SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) |                    \
+	 SONDE_O(LEDGER) | SONDE_O(YES) | SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) |  \
 	 SONDE_O(HARM_LIMIT) | SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) |       \
 	 SONDE_O(JSON))
 
