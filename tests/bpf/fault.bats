@@ -119,7 +119,8 @@ near() {
 	jq -en --argjson e "$(value fault.time_error base.minor)" '$e > 0'
 	# Its own clock sums up to more, by the exceptions and whatever else ran in between.
 	jq -en --argjson t "$(value fault.time base.minor)" \
-		--argjson e "$(value fault.time_error base.minor)" --argjson own "$(worked ns)" '$t - $e < $own and $t > 0'
+		--argjson e "$(value fault.time_error base.minor)" --argjson own "$(worked ns)" \
+		'$t - $e < $own and $t > 0'
 }
 
 # by_own_clock KIND COUNT FILTER: is the lens's latency that of the program's own clock? A machine that
