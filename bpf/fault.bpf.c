@@ -330,11 +330,8 @@ static __always_inline __u64 fault_account(struct fault_thread *f, struct sonde_
 
 static __always_inline void charge_span(__u64 ns)
 {
-	struct task_span *s;
+	struct task_span *s = span_current();
 
-	if (!cfg.per_query)
-		return;
-	s = span_current();
 	if (!s)
 		return;
 	s->faults++;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/args.h"
+#include "cli/pairs.h"
 #include "cli/suggest.h"
 #include "core/clock.h"
 #include "core/mem.h"
@@ -165,6 +166,32 @@ static int parse_env(const char *value, void *member, struct sonde_str *why)
 	return 0;
 }
 
+static int add_text(struct sonde_text_list *list, const char *text)
+{
+	if (SONDE_GROW(list->text, list->n, list->cap))
+		return -ENOMEM;
+	list->text[list->n++] = text;
+	return 0;
+}
+
+static int parse_pair(const char *value, void *member, struct sonde_str *why)
+{
+	struct sonde_pair_text pair;
+	int err = sonde_pair_split(value, &pair);
+
+	(void)why;
+	return err ? err : add_text(member, value);
+}
+
+static int parse_margin(const char *value, void *member, struct sonde_str *why)
+{
+	struct sonde_margin_text margin;
+	int err = sonde_margin_split(value, &margin);
+
+	(void)why;
+	return err ? err : add_text(member, value);
+}
+
 static const struct sonde_opt_choice thp_choices[] = {
 	{"system", SONDE_RUN_THP_SYSTEM},
 	{"off", SONDE_RUN_THP_OFF},
@@ -194,6 +221,7 @@ static const struct sonde_opt_choice alloc_modes[] = {
 #define GROUP_START  "How to start it"
 #define GROUP_KEEP   "What to keep"
 #define GROUP_READ   "What to read"
+#define GROUP_JUDGE  "What to judge"
 #define GROUP_OUTPUT "Output"
 
 #define MEMBER(member) SONDE_OPT_MEMBER(struct sonde_args, member)
@@ -212,6 +240,9 @@ void sonde_args_fini(struct sonde_args *args)
 	sonde_opt_result_fini(&args->parsed);
 	free(args->pids.pid);
 	free(args->env.text);
+	free(args->pairs.text);
+	free(args->controls.text);
+	free(args->margins.text);
 	free(args->line);
 	*args = (struct sonde_args){0};
 }

@@ -24,6 +24,12 @@ struct sonde_env_list {
 	size_t n, cap;
 };
 
+/* Texts of an option that is given several times, each checked when it was parsed. */
+struct sonde_text_list {
+	const char **text;
+	size_t n, cap;
+};
+
 struct sonde_args {
 	struct sonde_pid_list pids;
 	const char *name, *unit, *cgroup, *comm;
@@ -53,6 +59,9 @@ struct sonde_args {
 	bool series;
 	uint32_t slowest;	   /* 0: all */
 	const char *since, *until; /* relative to a recording: parsed once it is open */
+
+	struct sonde_text_list pairs, controls, margins; /* see cli/pairs.h */
+	const char *pre, *post;
 
 	const char *output;
 	bool json, help, man, markdown, completion;

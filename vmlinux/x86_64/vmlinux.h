@@ -136,6 +136,22 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct sched_info {
+	unsigned long long run_delay, last_arrival, last_queued;
+};
+
+struct rq {
+	__u64 clock;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
 	struct files_struct *files;
 	pid_t pid;
@@ -149,6 +165,8 @@ struct task_struct {
 	unsigned int __state;
 	unsigned in_iowait : 1;
 	unsigned long nvcsw, nivcsw;
+	struct sched_entity se;
+	struct sched_info sched_info;
 };
 
 struct task_struct___v5_11 {
