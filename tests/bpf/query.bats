@@ -90,8 +90,8 @@ spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
 	equal rt "$(sql 'SELECT DISTINCT index_name FROM query')" index
 	equal 'select id from rt where match(?) limit ?' \
 		"$(sql 'SELECT DISTINCT fingerprint FROM query')" fingerprint
-	# The client's record of the same queries: its port and the query's number on it. The kernel tells of a
-	# send after its bytes are on their way: a server that is interrupted in between ends after its client.
+	# The client's record of the same queries: its port and the query's number on it. The kernel tells
+	# of a send after its bytes are on their way: a server that is interrupted then ends after its client.
 	equal 1 "$(sqlite3 "$T/x.db" '.mode tabs' \
 		'CREATE TABLE load (port, seq INTEGER, send_ns INTEGER, last_ns INTEGER)' \
 		".import $T/load.tsv load" "ATTACH 'file:$R?mode=ro' AS rec" \
