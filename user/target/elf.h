@@ -14,10 +14,10 @@
 struct sonde_elf;
 
 struct sonde_sym {
-	const char *name;  /* owned by the file object */
-	uint64_t offset;   /* in the file, bytes       */
-	uint64_t value;	   /* st_value                 */
-	uint64_t size;	   /* bytes; 0 if the table does not say */
+	const char *name; /* owned by the file object */
+	uint64_t offset;  /* in the file, bytes       */
+	uint64_t value;	  /* st_value                 */
+	uint64_t size;	  /* bytes; 0 if the table does not say */
 	const char *table; /* ".dynsym", ".symtab", "debug" */
 };
 
@@ -35,19 +35,17 @@ void sonde_elf_build_id(const struct sonde_elf *elf, char *buf, size_t size);
 bool sonde_elf_is_static(const struct sonde_elf *elf); /* no PT_INTERP and no PT_DYNAMIC needs */
 /* Defined function of that exact name (default version wins): 0 or -ENOENT, nothing logged. */
 int sonde_elf_find(struct sonde_elf *elf, const char *name, struct sonde_sym *out);
-/* Every defined function for which @match returns true; @cb returning non-zero stops and is
- * returned. */
+/* Every defined function for which @match returns true; @cb returning non-zero stops and is returned. */
 int sonde_elf_each(struct sonde_elf *elf, int (*cb)(void *ctx, const struct sonde_sym *sym),
 		   void *ctx);
-/* Function that holds file offset @off, by symbols or by .eh_frame: its start and size. 0 or
- * -ENOENT. */
+/* Function that holds file offset @off, by symbols or by .eh_frame: its start and size. 0 or -ENOENT. */
 int sonde_elf_function_at(struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size);
 /* Copy @len bytes at file offset @off of an executable segment. 0 or -errno. */
 int sonde_elf_code(struct sonde_elf *elf, uint64_t off, void *buf, size_t len);
 /* Extent in the file of the executable segment that holds file offset @off. 0 or -ENOENT. */
 int sonde_elf_text(const struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size);
-/* Is the function at file offset @off a jump through the linkage table? Then *symbol (owned by
- * @elf) is the name it is bound to. 0 or -ENOENT. */
+/* Is the function at file offset @off a jump through the linkage table? Then *symbol (owned by @elf) is
+ * the name it is bound to. 0 or -ENOENT. */
 int sonde_elf_plt_symbol(struct sonde_elf *elf, uint64_t off, const char **symbol);
 /* Is @name defined for other modules to bind to, i.e. in .dynsym? */
 bool sonde_elf_exports(struct sonde_elf *elf, const char *name);
