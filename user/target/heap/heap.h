@@ -137,8 +137,8 @@ void sonde_heap_close(struct sonde_heap **heap);
 const char *sonde_heap_describe(const struct sonde_heap *heap);
 const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap);
 /*
- * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its
- * pages in); -ESRCH: gone.
+ * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its pages
+ * in); -ESTALE: it has executed another program, open it anew; -ESRCH: gone.
  */
 int sonde_heap_read(struct sonde_heap *heap, const struct sonde_heap_budget *budget,
 		    struct sonde_heap_reading *out, char *why, size_t size);
