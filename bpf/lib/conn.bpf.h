@@ -85,8 +85,14 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 		s->alloc_bytes = s->alloc_calls = s->faults = s->fault_ns = 0;
 		s->handler_ns = s->found = 0;
 		s->handler_wall_ms = s->handler_hits = 0;
+		s->heap_allocated = s->heap_freed = 0;
 		return;
 	}
+	span_slice_end(t);
+	s->heap_allocated = t->heap.allocated;
+	s->heap_freed = t->heap.freed;
+	if (t->heap_known)
+		s->flags |= SONDE_SPAN_F_HEAP;
 	s->alloc_bytes = t->alloc_bytes;
 	s->alloc_calls = t->alloc_calls;
 	s->faults = t->faults;
@@ -201,6 +207,8 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	t->begin_ns = s->request_end_ns;
 	t->conn = s->conn;
 	t->seq = s->seq;
+	span_heap_reset(t);
+	span_slice_begin(t);
 }
 
 /* ---- the other end ---- */

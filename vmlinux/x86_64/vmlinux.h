@@ -97,6 +97,11 @@ typedef struct {
 
 struct signal_struct {
 	atomic_t live;
+	unsigned long long sum_sched_runtime; /* of threads that have ended */
+};
+
+struct thread_struct {
+	unsigned long fsbase;
 };
 
 struct file;
@@ -121,6 +126,8 @@ struct task_struct {
 	unsigned int __state;
 	unsigned in_iowait : 1;
 	unsigned long nvcsw, nivcsw;
+	__u64 start_boottime;
+	struct thread_struct thread;
 };
 
 struct task_struct___v5_11 {
