@@ -205,6 +205,13 @@ const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap)
 	return &heap->layout;
 }
 
+bool sonde_heap_places(const struct sonde_heap *heap, int64_t out[2])
+{
+	const struct sonde_heap_reader *reader = heap->layout.reader;
+
+	return reader->places && reader->places(heap->state, out);
+}
+
 /* A remote read faults pages in, and lists of free memory are what was swapped out first. */
 static int may_read(pid_t pid, char *why, size_t size)
 {

@@ -110,6 +110,9 @@ struct sonde_heap_reader {
 	/* The same figures as the fields of a report, from outside, whatever that costs; used on
 	 * the scratch process. 0 or -errno. */
 	int (*fields)(void *state, uint64_t *out);
+	/* Where each thread's own byte counters lie, as distances from its thread pointer: allocated,
+	 * deallocated. Optional. */
+	bool (*places)(void *state, int64_t out[2]);
 	const struct sonde_heap_field *field;
 	size_t n_fields;
 	char inside; /* what the program in the scratch process is told to report: SONDE_INSIDE_* */
@@ -136,6 +139,8 @@ void sonde_heap_close(struct sonde_heap **heap);
 /* "glibc 2.36", and by what it is trusted. Owned by @heap. */
 const char *sonde_heap_describe(const struct sonde_heap *heap);
 const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap);
+/* Where the counters of its threads lie (see the reader's places); false: its allocator keeps none. */
+bool sonde_heap_places(const struct sonde_heap *heap, int64_t out[2]);
 /*
  * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its
  * pages in); -ESRCH: gone.

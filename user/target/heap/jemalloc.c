@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * jemalloc 5: every thread counts, in thread-local storage, the bytes that it was handed and that it gave
- * back, for as long as it lives. Where the two counters lie follows from the code of malloc and free
- * (jemalloc_code.h). In a library the distance from the thread pointer is known only once it is loaded:
- * the dynamic linker writes it into a word of the library, which is read from the process.
+ * jemalloc 5: every thread counts, in thread-local storage, the bytes that it was handed and that
+ * it gave back, for as long as it lives. Where the two counters lie follows from the code of malloc
+ * and free (jemalloc_code.h). In a library the distance from the thread pointer is known only once
+ * it is loaded: the dynamic linker writes it into a word of the library, which is read from the
+ * process.
  *
- * The invariant: what is read here are the threads that live. Those that ended took their counters along;
- * who wants them reads each at its end (the alloc lens does, bpf/lib/threads.bpf.h).
+ * The invariant: what is read here are the threads that live. Those that ended took their counters
+ * along; who wants them reads each at its end (the alloc lens does, bpf/lib/threads.bpf.h).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,9 +20,9 @@
 #include "target/heap/remote.h"
 #include "target/heap/threads.h"
 
-#define FUNCTION_MAX  1024	/* bytes of code looked at */
-#define DISTANCE_MAX  (1 << 20) /* of a thread-local block from the thread pointer */
-#define TSD_SIZE_MAX  (1 << 16)
+#define FUNCTION_MAX 1024      /* bytes of code looked at */
+#define DISTANCE_MAX (1 << 20) /* of a thread-local block from the thread pointer */
+#define TSD_SIZE_MAX (1 << 16)
 
 enum { S_WORD, S_ALLOCATED, S_FREED, N_SLOTS };
 
@@ -70,8 +71,8 @@ static int find_counter(struct sonde_elf *elf, const char *const *names,
 }
 
 /*
- * In an executable nothing can be tried out, so a second witness is asked: the symbol of the thread's
- * block. The counters must lie inside it.
+ * In an executable nothing can be tried out, so a second witness is asked: the symbol of the
+ * thread's block. The counters must lie inside it.
  */
 static bool in_named_block(struct sonde_elf *elf, const struct sonde_jemalloc_place *p)
 {
@@ -103,9 +104,11 @@ static int derive(struct sonde_elf *elf, struct sonde_heap_layout *out)
 	}
 	if (err) {
 		snprintf(out->why, sizeof(out->why),
-			 "the code of its %s shows %s thread's byte counter at a fixed distance from the "
+			 "the code of its %s shows %s thread's byte counter at a fixed distance "
+			 "from the "
 			 "thread pointer (built without statistics, or its thread-local storage is "
-			 "dynamic)", where, err == -EEXIST ? "more than one" : "no");
+			 "dynamic)",
+			 where, err == -EEXIST ? "more than one" : "no");
 		return -EOPNOTSUPP;
 	}
 	if (allocated.word != freed.word || allocated.offset == freed.offset ||
@@ -119,8 +122,8 @@ static int derive(struct sonde_elf *elf, struct sonde_heap_layout *out)
 	out->v[S_WORD] = (int64_t)allocated.word;
 	out->v[S_ALLOCATED] = allocated.offset;
 	out->v[S_FREED] = freed.offset;
-	out->named = !allocated.word && in_named_block(elf, &allocated) &&
-		     in_named_block(elf, &freed);
+	out->named =
+		!allocated.word && in_named_block(elf, &allocated) && in_named_block(elf, &freed);
 	return 0;
 }
 

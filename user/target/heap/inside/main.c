@@ -34,6 +34,11 @@ extern WEAK struct mallinfo2 mallinfo2(void);
 extern WEAK struct mallinfo mallinfo(void);
 extern WEAK int MallocExtension_GetNumericProperty(const char *name, size_t *value);
 extern WEAK void MallocExtension_ReleaseFreeMemory(void);
+/* jemalloc's, as builds name them. */
+typedef int mallctl_fn(const char *name, void *old, size_t *old_len, void *fresh, size_t len);
+extern WEAK mallctl_fn mallctl, je_mallctl, _rjem_mallctl;
+extern WEAK void *je_malloc(size_t size), *_rjem_malloc(size_t size);
+extern WEAK void je_free(void *p), _rjem_free(void *p);
 
 enum { SYS_READ = 0, SYS_WRITE = 1, SYS_SCHED_YIELD = 24, SYS_PAUSE = 34, SYS_EXIT_GROUP = 231 };
 
@@ -111,17 +116,66 @@ static void tell_tcmalloc(struct sonde_report *r)
 	}
 }
 
+#define THREADS 3
+
+/* Whose heap: the names that programs use, or a build's own where it has no others. */
+static void *(*get)(size_t size);
+static void (*give)(void *p);
+static mallctl_fn *ctl;
+static const uint64_t *counters[2][THREADS + 1]; /* by thread, the main one last */
+
+static void choose_names(void)
+{
+	get = malloc;
+	give = free;
+	ctl = mallctl;
+	if (!ctl && je_mallctl && je_malloc && je_free) {
+		get = je_malloc;
+		give = je_free;
+		ctl = je_mallctl;
+	} else if (!ctl && _rjem_mallctl && _rjem_malloc && _rjem_free) {
+		get = _rjem_malloc;
+		give = _rjem_free;
+		ctl = _rjem_mallctl;
+	}
+}
+
+/* The calling thread tells where its counters are. */
+static void show_counters(size_t thread)
+{
+	static const char *const names[] = {"thread.allocatedp", "thread.deallocatedp"};
+
+	for (int i = 0; ctl && i < 2; i++) {
+		size_t len = sizeof(counters[i][thread]);
+
+		if (ctl(names[i], &counters[i][thread], &len, 0, 0))
+			die("the library does not know one of its own counters");
+	}
+}
+
+static void tell_jemalloc(struct sonde_report *r)
+{
+	if (!ctl)
+		die("the library has no mallctl");
+	if (!counters[0][THREADS])
+		show_counters(THREADS);
+	r->n = 2;
+	r->known = 3;
+	for (int i = 0; i < 2; i++)
+		for (size_t t = 0; t <= THREADS; t++)
+			r->v[i] += counters[i][t] ? *counters[i][t] : 0;
+}
+
 /* ---- states ---- */
 
-#define MANY	3000
-#define THREADS 3
+#define MANY 3000
 
 static void *keep[MANY], *big[3], *small[40], *kilo[12];
 static volatile int arrived;
 
 static void *mem(size_t size)
 {
-	char *p = malloc(size);
+	char *p = get(size);
 
 	if (!p)
 		die("malloc returned nothing");
@@ -140,7 +194,7 @@ static void mixed(void)
 	for (int i = 1; i < MANY; i++)
 		keep[i] = mem(24 + (size_t)i * 131 % 5000);
 	for (int i = 0; i < MANY; i += 2) {
-		free(keep[i]);
+		give(keep[i]);
 		keep[i] = 0;
 	}
 }
@@ -157,17 +211,17 @@ static void trimmed(void)
 	for (int i = 0; i < 12; i++)
 		keep[2 * i] = mem(110000);
 	for (int i = 11; i >= 0; i--) {
-		free(keep[2 * i]);
+		give(keep[2 * i]);
 		keep[2 * i] = 0;
 	}
 	for (int i = 0; i < 40; i++)
 		small[i] = mem(24);
 	for (int i = 0; i < 40; i++)
-		free(small[i]);
+		give(small[i]);
 	for (int i = 0; i < 20; i++)
 		small[i] = mem(56);
 	for (int i = 0; i < 20; i++)
-		free(small[i]);
+		give(small[i]);
 }
 
 static void *thread(void *arg)
@@ -175,10 +229,11 @@ static void *thread(void *arg)
 	size_t id = (size_t)arg;
 	void *p[400];
 
+	show_counters(id);
 	for (size_t i = 0; i < 400; i++)
 		p[i] = mem(40 + (i * 37 + id * 211) % 3000);
 	for (size_t i = 0; i < 400; i += 3)
-		free(p[i]);
+		give(p[i]);
 	__atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
 	for (;;)
 		call(SYS_PAUSE, 0, 0, 0);
@@ -204,10 +259,10 @@ static void threaded(void)
 static void coalesced(void)
 {
 	for (int i = 1; i < MANY; i += 2) {
-		free(keep[i]);
+		give(keep[i]);
 		keep[i] = 0;
 	}
-	free(big[1]);
+	give(big[1]);
 	if (MallocExtension_ReleaseFreeMemory)
 		MallocExtension_ReleaseFreeMemory();
 }
@@ -222,7 +277,7 @@ static void cache_drained(void)
 static void cache_filled(void)
 {
 	for (int i = 0; i < 5; i++)
-		free(kilo[i]);
+		give(kilo[i]);
 	step_of_caches = 5 * 1008;
 	step_is_known = 1;
 }
@@ -247,6 +302,7 @@ static const struct {
 } tellers[] = {
 	{SONDE_INSIDE_GLIBC, tell_glibc},
 	{SONDE_INSIDE_TCMALLOC, tell_tcmalloc},
+	{SONDE_INSIDE_JEMALLOC, tell_jemalloc},
 };
 
 static void tell(char what, uint32_t state)
@@ -270,6 +326,7 @@ static __attribute__((noreturn, used)) void begin(const long *stack)
 {
 	const char *const *argv = (const char *const *)(stack + 1);
 
+	choose_names();
 	for (uint32_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
 		step_is_known = 0;
 		step_of_caches = 0;
