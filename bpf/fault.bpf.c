@@ -175,11 +175,8 @@ static __always_inline void add_bucket(struct sonde_fault_key *key, __u64 ns)
 
 static __always_inline void charge_span(__u64 ns)
 {
-	struct task_span *s;
+	struct task_span *s = span_current();
 
-	if (!cfg.per_query)
-		return;
-	s = span_current();
 	if (!s)
 		return;
 	s->faults++;

@@ -27,7 +27,7 @@ struct sonde_lens_opts {
 	bool passive;	   /* no uprobe, no read of the target's memory                            */
 	bool alloc_exact;  /* --alloc-mode exact                                                    */
 	bool query_text;   /* spans carry their text                                                */
-	bool want_spans;   /* somebody downstream takes spans                                       */
+	bool want_spans;   /* somebody downstream takes spans, and what was done for each query     */
 	uint64_t slower_than_ns;
 	enum sonde_ledger_mode ledger;
 	bool no_fault_latency; /* reserved for budgets: count only                                  */
