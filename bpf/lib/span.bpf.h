@@ -46,8 +46,8 @@ static __always_inline struct task_span *span_current(void)
 
 /*
  * Between these two the current thread runs the query of @t, and what its allocator counts is the
- * query's. A query that runs in pieces, on one thread or on several, is their sum: whoever sees it stop
- * and go on calls these there. One end that cannot be read, and the sum is not known.
+ * query's. A query that runs in pieces, on one thread or on several, is their sum: whoever sees it
+ * stop and go on calls these there. One end that cannot be read, and the sum is not known.
  */
 static __always_inline void span_slice_begin(struct task_span *t)
 {

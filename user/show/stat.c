@@ -89,6 +89,20 @@ QUANTILE(query_p99, 0.99)
 RATE(fault_rate, "fault.count")
 RATE(alloc_bytes, "alloc.requested")
 
+/* Bytes that a query's thread allocated while it ran it, by the allocator's own counters. */
+static bool query_heap(const struct sonde_snapshot *s, double secs, double *v)
+{
+	bool some, present;
+	double n = sonde_snapshot_delta(s, "query.heap_spans", &some);
+	double bytes = sonde_snapshot_delta(s, "query.heap_allocated", &present);
+
+	(void)secs;
+	if (!some || !present || n <= 0)
+		return false;
+	*v = bytes / n;
+	return true;
+}
+
 static bool alloc_rate(const struct sonde_snapshot *s, double secs, double *v)
 {
 	bool present = false;
@@ -142,6 +156,7 @@ static const struct column columns[] = {
 	{"p50", "latency_p50_ns", U_NS, query_p50},
 	{"p95", "latency_p95_ns", U_NS, query_p95},
 	{"p99", "latency_p99_ns", U_NS, query_p99},
+	{"B/query", "heap_bytes_per_query", U_BYTES, query_heap},
 	{"fault/s", "faults_per_s", U_RATE, fault_rate},
 	{"alloc/s", "allocs_per_s", U_RATE, alloc_rate},
 	{"bytes/s", "alloc_bytes_per_s", U_BYTES, alloc_bytes},
