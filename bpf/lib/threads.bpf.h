@@ -30,6 +30,7 @@ static __always_inline void thread_describe(struct sonde_tls_thread *t, struct t
 	t->key.tgid = task->tgid;
 	t->key.tid = task->pid;
 	t->key.started_ns = task->start_boottime;
+	t->at_ns = bpf_ktime_get_ns();
 	/* __exit_signal() adds the time of each thread that ends, its leader aside. */
 	if (BPF_CORE_READ(task, signal, sum_sched_runtime))
 		t->flags |= SONDE_TLS_F_EARLIER;

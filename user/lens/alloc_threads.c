@@ -19,6 +19,15 @@
 
 #define BATCH 256 /* ended threads a call */
 
+/*
+ * What one thread frees while another is waited for is missing from the one and in the other. A
+ * reading that was held up, by an interrupt or for want of a CPU, is made anew: the time it may
+ * take, and how often.
+ */
+#define SKEW_NS	       (20 * 1000ull)
+#define SKEW_THREAD_NS (2500ull)
+#define READINGS_MAX   4
+
 static const struct sonde_alternative read_alts[] = {
 	{.kind = SONDE_LINK_ITER,
 	 .program = "alloc_threads",
@@ -145,6 +154,7 @@ int sonde_alloc_threads_add(struct sonde_alloc_threads *t, pid_t pid,
 			    const struct sonde_tls_place *place)
 {
 	struct process p = {.pid = pid, .link = link_make(t->prog, pid)};
+	struct sonde_tls_sum first;
 	uint32_t key = (uint32_t)pid;
 	int err = p.link < 0 ? p.link : 0;
 
@@ -160,7 +170,8 @@ int sonde_alloc_threads_add(struct sonde_alloc_threads *t, pid_t pid,
 						 (int)pid, strerror(-err));
 	}
 	t->p[t->n++] = p;
-	return 0;
+	/* What has ended before this reading is not known, and it says so. */
+	return sonde_alloc_threads_read(t, pid, &first);
 }
 
 /* All that the iterator writes, into t->buf. Bytes or -errno. */
@@ -237,18 +248,28 @@ static int drain(struct sonde_alloc_threads *t)
 	return 0;
 }
 
+static int read_once(struct sonde_alloc_threads *t, struct process *p, size_t *threads,
+		     struct sonde_tls_sum *out)
+{
+	int err;
+
+	sonde_tls_account_begin(&p->account);
+	err = living(t, p, threads);
+	err = err ? err : drain(t);
+	return err ? err : sonde_tls_account_finish(&p->account, out);
+}
+
 int sonde_alloc_threads_read(struct sonde_alloc_threads *t, pid_t pid, struct sonde_tls_sum *out)
 {
 	struct process *p = find(t, pid);
 	size_t threads;
-	int err;
+	int err, tries = 0;
 
 	if (!p)
 		return -ESRCH;
-	sonde_tls_account_begin(&p->account);
-	err = living(t, p, &threads);
-	err = err ? err : drain(t);
-	err = err ? err : sonde_tls_account_finish(&p->account, out);
+	do
+		err = read_once(t, p, &threads, out);
+	while (!err && ++tries < READINGS_MAX && out->skew_ns > SKEW_NS + threads * SKEW_THREAD_NS);
 	if (err)
 		return sonde_err(err, "alloc: cannot read the threads of %d: %s", (int)pid,
 				 strerror(-err));

@@ -91,6 +91,7 @@ void sonde_tls_account_begin(struct sonde_tls_account *a)
 {
 	a->reading++;
 	a->unread = 0;
+	a->first_ns = a->last_ns = 0;
 }
 
 int sonde_tls_account_saw(struct sonde_tls_account *a, const struct sonde_tls_thread *t)
@@ -101,6 +102,9 @@ int sonde_tls_account_saw(struct sonde_tls_account *a, const struct sonde_tls_th
 		return -ENOMEM;
 	if (a->reading == 1)
 		a->flags |= t->flags;
+	if (!a->first_ns)
+		a->first_ns = t->at_ns;
+	a->last_ns = t->at_ns;
 	e->seen = a->reading;
 	e->missed = 0;
 	if (e->ended)
@@ -147,7 +151,11 @@ static bool is_gone(struct sonde_tls_account *a, struct sonde_tls_entry *e)
 
 int sonde_tls_account_finish(struct sonde_tls_account *a, struct sonde_tls_sum *out)
 {
-	struct sonde_tls_sum sum = {.unread = a->unread, .flags = a->flags};
+	struct sonde_tls_sum sum = {
+		.unread = a->unread,
+		.flags = a->flags,
+		.skew_ns = a->last_ns - a->first_ns,
+	};
 	size_t kept = 0;
 
 	for (size_t i = 0; i < a->n; i++)

@@ -32,18 +32,18 @@ struct sonde_tls_account {
 	struct sonde_tls_bytes gone; /* of threads that are no longer in entries */
 	uint64_t n_ended, n_lost;
 	uint32_t unread;
-	uint32_t flags; /* of the first reading: enum sonde_tls_flag */
+	uint64_t first_ns, last_ns; /* of this reading */
+	uint32_t flags;		    /* of the first reading: enum sonde_tls_flag */
 };
 
 struct sonde_tls_sum {
 	struct sonde_tls_bytes bytes;
-	uint32_t threads; /* living                                                               */
-	uint32_t unread;  /* of them, whose counters could not be read now (an older reading counts)
-			   */
-	uint64_t ended;	  /* threads that ended                                                   */
-	uint64_t lost; /* of them, whose end was not read: what they did since the reading before is
-			* missing                                                              */
-	uint32_t flags; /* at the first reading                                                 */
+	uint32_t threads; /* living                                                           */
+	uint32_t unread;  /* of them, that could not be read now: their reading before counts */
+	uint64_t ended;	  /* threads that ended                                               */
+	uint64_t lost;	  /* of them, unread: what they did since their reading before is missing */
+	uint32_t flags;	  /* at the first reading                                             */
+	uint64_t skew_ns; /* between the first and the last living thread that was read       */
 };
 
 void sonde_tls_account_fini(struct sonde_tls_account *a);
