@@ -66,7 +66,8 @@ bool sonde_elf_is_writable(const struct sonde_elf *elf, uint64_t vaddr);
 bool sonde_elf_is_code(const struct sonde_elf *elf, uint64_t vaddr);
 /* Copy initial contents, from any segment; zeros where only memory is. 0 or -ERANGE or -errno. */
 int sonde_elf_read(const struct sonde_elf *elf, uint64_t vaddr, void *buf, size_t len);
-/* Address of a file offset in an executable segment. 0 or -ENOENT. */
+/* Address of a file offset in an executable segment, and the reverse. 0 or -ENOENT. */
+int sonde_elf_offset(const struct sonde_elf *elf, uint64_t vaddr, uint64_t *off);
 int sonde_elf_address(const struct sonde_elf *elf, uint64_t off, uint64_t *vaddr);
 /* What to add to the file's addresses where @text_start maps file offset @text_pgoff. 0 or -ENOENT.
  */

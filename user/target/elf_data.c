@@ -120,6 +120,11 @@ int sonde_elf_read(const struct sonde_elf *elf, uint64_t vaddr, void *buf, size_
 	return err;
 }
 
+int sonde_elf_offset(const struct sonde_elf *elf, uint64_t vaddr, uint64_t *off)
+{
+	return sonde_elf_vaddr_to_offset(elf, vaddr, off);
+}
+
 int sonde_elf_address(const struct sonde_elf *elf, uint64_t off, uint64_t *vaddr)
 {
 	for (size_t i = 0; i < elf->n_segments; i++) {

@@ -15,7 +15,7 @@ struct trial {
 	void *state;		   /* of the reader, attached to it */
 	uint64_t theirs[SONDE_REPORT_FIELDS], ours[SONDE_REPORT_FIELDS]; /* of the last state */
 	uint32_t moved; /* fields that were seen non-zero and different from the state before */
-	uint32_t seen;
+	uint32_t seen, told;
 };
 
 /* The library in the scratch process: the same bytes were copied, so the same build-id. */
@@ -71,7 +71,7 @@ static int compare(struct trial *t, const struct sonde_report *r, char *why, siz
 {
 	const struct sonde_heap_reader *reader = t->layout->reader;
 	uint64_t ours[SONDE_REPORT_FIELDS] = {0};
-	int err = reader->fields(t->state, ours);
+	int err = reader->fields(t->state, ours, &t->told);
 
 	if (err) {
 		snprintf(why, size, "state %u of the scratch process cannot be read: %s", r->state,
@@ -86,7 +86,7 @@ static int compare(struct trial *t, const struct sonde_report *r, char *why, siz
 	for (size_t i = 0; i < r->n; i++) {
 		const struct sonde_heap_field *f = &reader->field[i];
 
-		if (!(r->known & (1u << i)))
+		if (!(r->known & t->told & (1u << i)))
 			continue;
 		if (!field_equal(t, r, f, i, ours[i])) {
 			snprintf(why, size,
@@ -112,7 +112,7 @@ static int all_moved(const struct trial *t, char *why, size_t size)
 	const struct sonde_heap_reader *reader = t->layout->reader;
 
 	for (size_t i = 0; i < reader->n_fields; i++) {
-		if (reader->field[i].may_stay || (t->moved & (1u << i)))
+		if (reader->field[i].may_stay || ((t->moved | ~t->told) & (1u << i)))
 			continue;
 		snprintf(why, size,
 			 "%s did not move in the scratch process, so nothing is known of it",

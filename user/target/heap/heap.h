@@ -108,8 +108,8 @@ struct sonde_heap_reader {
 		    struct sonde_heap_reading *out, char *why, size_t size);
 	void (*detach)(void *state);
 	/* The same figures as the fields of a report, from outside, whatever that costs; used on
-	 * the scratch process. 0 or -errno. */
-	int (*fields)(void *state, uint64_t *out);
+	 * the scratch process. *told: mask of those that this layout can tell. 0 or -errno. */
+	int (*fields)(void *state, uint64_t *out, uint32_t *told);
 	/* Where each thread's own byte counters lie, as distances from its thread pointer: allocated,
 	 * deallocated. Optional. */
 	bool (*places)(void *state, int64_t out[2]);

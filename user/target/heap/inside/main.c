@@ -101,6 +101,7 @@ static void tell_tcmalloc(struct sonde_report *r)
 		"tcmalloc.current_total_thread_cache_bytes",
 		"tcmalloc.central_cache_free_bytes",
 		"tcmalloc.transfer_cache_free_bytes",
+		"generic.total_physical_bytes",
 	};
 
 	if (!MallocExtension_GetNumericProperty)
