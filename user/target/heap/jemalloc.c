@@ -40,7 +40,10 @@ static const struct sonde_heap_field fields[] = {
 struct state {
 	pid_t pid;
 	int64_t place[2]; /* from the thread pointer: allocated, deallocated */
+	bool has_threads; /* its threads can be found in its memory; else only the kernel knows them
+			   */
 	struct sonde_threads threads;
+	char why[128];
 };
 
 /* The counter in the first of @names, under any prefix, that the file has. */
@@ -165,11 +168,7 @@ static int attach(pid_t pid, const struct sonde_modules *mods, size_t m,
 		free(s);
 		return err;
 	}
-	err = sonde_threads_init(&s->threads, pid, mods, why, size);
-	if (err) {
-		free(s);
-		return err;
-	}
+	s->has_threads = !sonde_threads_init(&s->threads, pid, mods, s->why, sizeof(s->why));
 	s->pid = pid;
 	s->place[0] = distance + layout->v[S_ALLOCATED];
 	s->place[1] = distance + layout->v[S_FREED];
@@ -191,7 +190,7 @@ static void detach(void *state)
 static int sums(struct state *s, uint64_t out[2], uint32_t *unread)
 {
 	uint64_t sum[2] = {0}, v[2];
-	int err = sonde_threads_read(&s->threads);
+	int err = s->has_threads ? sonde_threads_read(&s->threads) : -EOPNOTSUPP;
 
 	*unread = 0;
 	for (size_t i = 0; !err && i < s->threads.n; i++) {
@@ -221,7 +220,9 @@ static int read_heap(void *state, const struct sonde_heap_budget *budget,
 
 	(void)budget;
 	if (err) {
-		snprintf(why, size, "its list of threads was changing, or could not be read");
+		snprintf(why, size, "%s",
+			 s->has_threads ? "its list of threads was changing, or could not be read"
+					: s->why);
 		return err;
 	}
 	out->bytes[SONDE_HEAP_ALLOCATED] = sum[0];
