@@ -26,6 +26,7 @@ BEGIN {
 	keep("^(libelf|gelf|dwarf)\\.h$|^elfutils/", "target")
 	keep("^Zydis/|^Zycore/", "target")
 	keep("^sqlite3\\.h$", "record")
+	keep("^gsl/", "judge")
 
 	# bpf/lib: a lower layer never includes a higher one.
 	layer["base"] = 0

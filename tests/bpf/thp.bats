@@ -167,6 +167,7 @@ nothing_dropped() {
 		[ "$(metric purge_may_split $call)" = 4 ]
 	done
 	[ "$(metric purge_calls brk)" = 8 ]
+	[ "$(metric purge_may_split brk)" = 4 ]
 }
 
 @test "small mappings that end split nothing" {

@@ -28,7 +28,7 @@ observe refill 4
 is "$(metric collapses khugepaged)" 4 "khugepaged fills 4 ranges"
 is "$(metric bloat khugepaged)" $((4 * 504 * 4096)) "which adds 504 pages each"
 is "$(metric bloat khugepaged)" "$((($(worked end) - $(worked after)) * 1024))" \
-	"and is the step of RSS to the byte"
+	"and is the step of the mapped memory to the byte"
 is "$(worked faults)" 0 "without a page fault"
 
 observe collapse 8
