@@ -4,14 +4,17 @@
  * whether that is so, and then readings. What a library's file told is kept by build-id, so that a
  * restart or a second process of the same build costs nothing.
  */
+#include <elf.h>
 #include <errno.h>
 #include <stdio.h>
 
 #include "core/clock.h"
+#include "core/file.h"
 #include "core/mem.h"
 #include "target/allocator.h"
 #include "target/heap/confirm.h"
 #include "target/heap/heap.h"
+#include "target/heap/remote.h"
 #include "target/proc.h"
 
 #define SONDE_HEAP_READER(name) extern const struct sonde_heap_reader sonde_heap_reader_##name;
@@ -31,8 +34,15 @@ const char *const sonde_heap_source_names[] = {
 	[SONDE_HEAP_COMBINED] = "estimate",
 };
 
+/* 16 random bytes that the kernel gives each program that it starts: equal ones are the same program. */
+struct identity {
+	uint64_t at; /* 0: not known */
+	uint8_t bytes[16];
+};
+
 struct sonde_heap {
 	pid_t pid;
+	struct identity identity;
 	struct sonde_heap_layout layout;
 	void *state;
 	char describe[96];
@@ -137,6 +147,37 @@ static int find_layout(pid_t pid, const struct sonde_modules *mods, size_t m,
 	return 0;
 }
 
+static int read_identity(pid_t pid, struct identity *out)
+{
+	sonde_autofree char *auxv = NULL;
+	struct identity id = {0};
+	size_t len = 0;
+	int err = sonde_read_filef(&auxv, &len, "/proc/%d/auxv", pid);
+
+	for (size_t i = 0; !err && i + 16 <= len; i += 16) {
+		uint64_t entry[2];
+
+		memcpy(entry, auxv + i, sizeof(entry));
+		if (entry[0] == AT_RANDOM)
+			id.at = entry[1];
+	}
+	if (!err && id.at)
+		err = sonde_remote_read(pid, id.at, id.bytes, sizeof(id.bytes));
+	if (!err)
+		*out = id;
+	return err;
+}
+
+/* After an exec all addresses mean something else. */
+static bool same_program(const struct sonde_heap *h)
+{
+	uint8_t now[16];
+
+	return !h->identity.at ||
+	       (!sonde_remote_read(h->pid, h->identity.at, now, sizeof(now)) &&
+		!memcmp(now, h->identity.bytes, sizeof(now)));
+}
+
 static int open_in(struct sonde_heap *h, const struct sonde_modules *mods, char *why, size_t size)
 {
 	const struct sonde_allocator *a = NULL;
@@ -175,7 +216,11 @@ int sonde_heap_open(struct sonde_heap **out, pid_t pid, char *why, size_t size)
 		return err;
 	}
 	h->pid = pid;
-	err = open_in(h, &mods, why, size);
+	err = read_identity(pid, &h->identity);
+	if (err)
+		snprintf(why, size, "its memory cannot be read: %s", strerror(-err));
+	else
+		err = open_in(h, &mods, why, size);
 	sonde_modules_fini(&mods);
 	if (err)
 		free(h);
@@ -238,6 +283,10 @@ int sonde_heap_read(struct sonde_heap *heap, const struct sonde_heap_budget *bud
 
 	why[0] = '\0';
 	err = may_read(heap->pid, why, size);
+	if (!err && !same_program(heap)) {
+		snprintf(why, size, "it replaced its program");
+		return -ESTALE;
+	}
 	if (!err)
 		err = heap->layout.reader->read(heap->state, budget, &r, why, size);
 	if (err)

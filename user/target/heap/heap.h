@@ -142,8 +142,8 @@ const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap)
 /* Where the counters of its threads lie (see the reader's places); false: its allocator keeps none. */
 bool sonde_heap_places(const struct sonde_heap *heap, int64_t out[2]);
 /*
- * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its
- * pages in); -ESRCH: gone.
+ * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its pages
+ * in); -ESTALE: it has executed another program, open it anew; -ESRCH: gone.
  */
 int sonde_heap_read(struct sonde_heap *heap, const struct sonde_heap_budget *budget,
 		    struct sonde_heap_reading *out, char *why, size_t size);
