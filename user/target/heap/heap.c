@@ -66,6 +66,13 @@ const struct sonde_heap_reader *sonde_heap_reader_find(const char *allocator)
 	return NULL;
 }
 
+bool sonde_heap_counts_threads(const char *allocator)
+{
+	const struct sonde_heap_reader *r = sonde_heap_reader_find(allocator);
+
+	return r && r->places;
+}
+
 int64_t sonde_heap_slot(const struct sonde_heap_layout *layout, const char *name)
 {
 	for (size_t i = 0; i < layout->reader->n_slots; i++)

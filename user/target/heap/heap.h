@@ -62,6 +62,7 @@ struct sonde_heap_budget {
 	bool cheap_only;    /* no walk of free lists                                         */
 	double share;	    /* of the time, for what is dear: next after last / share; 0: at once */
 	uint64_t max_nodes; /* of one walk; 0: without end                                   */
+	bool no_threads;    /* what each thread counts is read in another way                */
 };
 
 /* Where the figures lie: one number a slot, by the reader's own table of slots. */
@@ -110,8 +111,8 @@ struct sonde_heap_reader {
 	/* The same figures as the fields of a report, from outside, whatever that costs; used on
 	 * the scratch process. *told: mask of those that this layout can tell. 0 or -errno. */
 	int (*fields)(void *state, uint64_t *out, uint32_t *told);
-	/* Where each thread's own byte counters lie, as distances from its thread pointer: allocated,
-	 * deallocated. Optional. */
+	/* Where each thread's own byte counters lie, as distances from its thread pointer:
+	 * allocated, deallocated. Optional. */
 	bool (*places)(void *state, int64_t out[2]);
 	const struct sonde_heap_field *field;
 	size_t n_fields;
@@ -121,6 +122,9 @@ struct sonde_heap_reader {
 extern const struct sonde_heap_reader *const sonde_heap_readers[];
 extern const size_t sonde_heap_reader_count;
 const struct sonde_heap_reader *sonde_heap_reader_find(const char *allocator);
+
+/* Does this allocator keep counters for each thread, whose places a layout tells? */
+bool sonde_heap_counts_threads(const char *allocator);
 
 /* Value of the slot of that name; 0 if there is none. */
 int64_t sonde_heap_slot(const struct sonde_heap_layout *layout, const char *name);
@@ -139,7 +143,7 @@ void sonde_heap_close(struct sonde_heap **heap);
 /* "glibc 2.36", and by what it is trusted. Owned by @heap. */
 const char *sonde_heap_describe(const struct sonde_heap *heap);
 const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap);
-/* Where the counters of its threads lie (see the reader's places); false: its allocator keeps none. */
+/* Where the counters of its threads lie (see the reader's places); false: it keeps none. */
 bool sonde_heap_places(const struct sonde_heap *heap, int64_t out[2]);
 /*
  * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its pages
