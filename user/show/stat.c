@@ -87,7 +87,8 @@ QUANTILE(query_p50, 0.5)
 QUANTILE(query_p95, 0.95)
 QUANTILE(query_p99, 0.99)
 RATE(fault_rate, "fault.count")
-RATE(alloc_bytes, "alloc.requested")
+RATE(requested, "alloc.requested")
+RATE(handed_out, "alloc.handed_out")
 LEVEL(live, "alloc.allocated")
 
 /* Bytes that a query's thread allocated while it ran it, by the allocator's own counters. */
@@ -102,6 +103,12 @@ static bool query_heap(const struct sonde_snapshot *s, double secs, double *v)
 		return false;
 	*v = bytes / n;
 	return true;
+}
+
+/* Asked for where calls are seen, else what the allocator itself counts. */
+static bool alloc_bytes(const struct sonde_snapshot *s, double secs, double *v)
+{
+	return requested(s, secs, v) || handed_out(s, secs, v);
 }
 
 static bool alloc_rate(const struct sonde_snapshot *s, double secs, double *v)
