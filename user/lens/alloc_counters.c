@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "attach/plan.h"
 #include "core/mem.h"
 #include "lens/alloc_counters.h"
 #include "lens/alloc_metrics.h"
@@ -37,6 +38,7 @@ struct heap_target {
 	bool based;
 	bool by_thread; /* its threads' own counters are read: they are its totals */
 	bool lost_said;
+	char threads_why[256]; /* it counts by thread, and that is not read: why */
 };
 
 struct sonde_alloc_counters {
@@ -75,12 +77,38 @@ int sonde_alloc_counters_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_lis
 	return 0;
 }
 
+/* Why the kernel's programs are not there to read what threads count. */
+static void explain(struct sonde_lens_ctx *ctx, const struct sonde_alloc_counters *c,
+		    struct heap_target *t)
+{
+	const char *why = c->why[0] ? c->why : "its allocator was not known when sonde attached";
+
+	for (size_t i = 0; ctx->plan && i < ctx->plan->n; i++) {
+		const struct sonde_plan_item *item = &ctx->plan->items[i];
+
+		if (item->alt < 0 && !strcmp(item->hook->name, SONDE_ALLOC_THREADS_HOOK))
+			why = item->reason;
+	}
+	snprintf(t->threads_why, sizeof(t->threads_why), "its threads' counters cannot be read: %s",
+		 why);
+}
+
+/* Totals since the process began become counters since attach. After an exec the allocator's begin
+ * anew, and ours go on. */
+static void set_base(struct heap_target *t, uint64_t allocated, uint64_t deallocated)
+{
+	t->base_allocated = allocated - t->pushed_allocated;
+	t->base_deallocated = deallocated - t->pushed_deallocated;
+	t->based = true;
+}
+
 /* Where it counts by thread: have the kernel's programs read that. */
 static int count_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, size_t i)
 {
 	struct heap_target *t = &c->t[i];
 	pid_t pid = ctx->targets->t[i].pid;
 	struct sonde_tls_place place;
+	struct sonde_tls_sum sum;
 	int64_t at[2];
 	int err;
 
@@ -88,15 +116,17 @@ static int count_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters
 	if (!c->started || !t->heap || !sonde_heap_places(t->heap, at))
 		return 0;
 	if (!c->threads) {
-		snprintf(t->why, sizeof(t->why), "%s",
-			 c->why[0] ? c->why : "its allocator was not known when sonde attached");
+		explain(ctx, c, t);
 		return 0;
 	}
 	place = (struct sonde_tls_place){.allocated = at[0], .freed = at[1]};
 	err = sonde_alloc_threads_add(c->threads, pid, &place);
-	if (!err)
-		t->by_thread = true;
-	return err == -ESRCH ? 0 : err;
+	err = err ? err : sonde_alloc_threads_read(c->threads, pid, &sum);
+	if (err)
+		return err == -ESRCH ? 0 : err;
+	set_base(t, sum.bytes.allocated, sum.bytes.freed);
+	t->by_thread = true;
+	return 0;
 }
 
 /* What cannot be otherwise for this build is final; an allocator that is not there yet may come. */
@@ -220,7 +250,6 @@ static int push_absence(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 			       t->why, "--alloc-mode exact counts every call, at its price");
 }
 
-/* Totals since the process began become counters since attach. */
 static int push_totals(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
 		       const struct sonde_heap_reading *r, uint64_t ts_ns)
 {
@@ -228,14 +257,11 @@ static int push_totals(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targe
 	uint64_t in = r->bytes[SONDE_HEAP_ALLOCATED], out = r->bytes[SONDE_HEAP_DEALLOCATED];
 	int err;
 
-	if ((r->present & both) != both)
+	/* The sum of those that live falls when one ends. */
+	if ((r->present & both) != both || !t->by_thread)
 		return 0;
-	if (!t->based) {
-		/* After an exec the counters begin anew, and ours go on. */
-		t->base_allocated = in - t->pushed_allocated;
-		t->base_deallocated = out - t->pushed_deallocated;
-		t->based = true;
-	}
+	if (!t->based)
+		set_base(t, in, out);
 	t->pushed_allocated = in - t->base_allocated;
 	t->pushed_deallocated = out - t->base_deallocated;
 	err = sonde_lens_push(ctx, i, M_HANDED_OUT, "", ts_ns, (double)t->pushed_allocated);
@@ -300,7 +326,7 @@ static int push_live(struct sonde_lens_ctx *ctx, uint32_t i, const struct heap_t
 			ctx, i, M_ALLOCATED, "", ts_ns,
 			t->by_thread ? "threads ended before attach and took their counters along; "
 				       "alloc.live is the change since"
-				     : t->why);
+				     : t->threads_why);
 	if (r->source == SONDE_HEAP_BOUND) {
 		err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns,
 					     "its free memory is in too many pieces to walk; "

@@ -41,7 +41,7 @@ static const struct sonde_alternative exit_alts[] = {
 	 .needs = {SONDE_FEAT_TP_BTF, SONDE_FEAT_ITER_SLEEPABLE, SONDE_FEAT_HOST_PIDS}},
 };
 static const struct sonde_hook fixed_hooks[] = {
-	{.name = "alloc.threads",
+	{.name = SONDE_ALLOC_THREADS_HOOK,
 	 .lens = SONDE_LENS_ALLOC,
 	 .alts = read_alts,
 	 .n_alts = SONDE_ARRAY_SIZE(read_alts),

@@ -14,6 +14,8 @@
 
 struct sonde_alloc_threads;
 
+#define SONDE_ALLOC_THREADS_HOOK "alloc.threads"
+
 /* What the two programs need attached. 0 or -ENOMEM. */
 int sonde_alloc_threads_hooks(struct sonde_hook_list *hooks);
 
