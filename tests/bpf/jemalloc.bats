@@ -173,5 +173,5 @@ finish() {
 	finish
 	equal 100 "$(sql 'SELECT count(*) FROM span')" spans
 	equal 1 "$(sql "SELECT count(*) > 0 FROM metric WHERE name = 'alloc.allocated'
-		AND absent LIKE '%iterator%'")" "reason"
+		AND absent LIKE '%iter_sleepable%'")" "reason"
 }
