@@ -119,7 +119,7 @@ static void *worker(void *arg)
 		if (quit)
 			return NULL;
 		do
-			operate(&s, 2000);
+			operate(&s, 300);
 		while (running);
 		pthread_barrier_wait(&barrier);
 	}

@@ -315,23 +315,27 @@ static int take_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters 
 	return push_threads(ctx, i, t, &sum, ts_ns);
 }
 
+/* Why what is live is not known, or no more than a bound of it. */
+static const char *why_not_live(const struct heap_target *t)
+{
+	if (t->by_thread)
+		return "threads ended before attach and took their counters along; alloc.live is "
+		       "the change since, alloc.at_most holds threads' caches too";
+	if (t->threads_why[0])
+		return t->threads_why;
+	return "its free memory is in too many pieces to walk; alloc.at_most is an upper bound";
+}
+
 static int push_live(struct sonde_lens_ctx *ctx, uint32_t i, const struct heap_target *t,
 		     const struct sonde_heap_reading *r, uint64_t ts_ns)
 {
 	double live = (double)r->bytes[SONDE_HEAP_LIVE];
+	bool known = r->present & 1u << SONDE_HEAP_LIVE;
 	int err;
 
-	if (!(r->present & 1u << SONDE_HEAP_LIVE))
-		return sonde_lens_push_absent(
-			ctx, i, M_ALLOCATED, "", ts_ns,
-			t->by_thread ? "threads ended before attach and took their counters along; "
-				       "alloc.live is the change since"
-				     : t->threads_why);
-	if (r->source == SONDE_HEAP_BOUND) {
-		err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns,
-					     "its free memory is in too many pieces to walk; "
-					     "alloc.at_most is an upper bound");
-		return err ? err : sonde_lens_push(ctx, i, M_AT_MOST, "", ts_ns, live);
+	if (!known || r->source == SONDE_HEAP_BOUND) {
+		err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns, why_not_live(t));
+		return err || !known ? err : sonde_lens_push(ctx, i, M_AT_MOST, "", ts_ns, live);
 	}
 	if (r->source == SONDE_HEAP_COMBINED)
 		live += (double)r->bytes[SONDE_HEAP_FREE_CENTRAL];

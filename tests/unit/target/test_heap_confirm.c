@@ -70,6 +70,9 @@ static void begin(struct subject *s, const char *preload)
 	sonde_elf_build_id(elf, s->layout.build_id, sizeof(s->layout.build_id));
 	if (s->layout.reader->derive(elf, &s->layout))
 		fail_msg("%s", s->layout.why);
+	if (s->layout.reader->learn &&
+	    s->layout.reader->learn(&s->layout, s->pid, &s->mods, s->m, why, sizeof(why)))
+		fail_msg("%s", why);
 	sonde_elf_free(&elf);
 }
 
@@ -144,7 +147,7 @@ static void test_tcmalloc_minimal(void **state)
 static void test_jemalloc(void **state)
 {
 	(void)state;
-	check(LIBS "libjemalloc.so.2", 6);
+	check(LIBS "libjemalloc.so.2", 16);
 }
 
 /* The mangling of links in fast bins, and the width of the counters of a thread's cache. */

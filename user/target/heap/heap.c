@@ -99,6 +99,20 @@ static void keep(const struct verdict *v)
 		verdicts[n_verdicts++] = *v;
 }
 
+/* With what a scratch process showed, and without it where that does not hold. */
+static int confirm(struct verdict *v, pid_t pid, const struct sonde_modules *mods, size_t m)
+{
+	const struct sonde_heap_reader *reader = v->layout.reader;
+	struct sonde_heap_layout derived = v->layout;
+
+	if (reader->learn && !reader->learn(&v->layout, pid, mods, m, v->why, sizeof(v->why))) {
+		if (!sonde_heap_confirm(&v->layout, pid, mods, m, v->why, sizeof(v->why)))
+			return 0;
+		v->layout = derived;
+	}
+	return sonde_heap_confirm(&v->layout, pid, mods, m, v->why, sizeof(v->why));
+}
+
 /* Where the executable holds the allocator there is no library that a scratch process could load.
  */
 static void judge(struct verdict *v, struct sonde_elf *elf, pid_t pid,
@@ -112,7 +126,7 @@ static void judge(struct verdict *v, struct sonde_elf *elf, pid_t pid,
 	}
 	if (!mods->m[m].is_exe) {
 		v->layout.named = false;
-		v->err = sonde_heap_confirm(&v->layout, pid, mods, m, v->why, sizeof(v->why));
+		v->err = confirm(v, pid, mods, m);
 	} else if (!v->layout.named) {
 		v->err = -EOPNOTSUPP;
 		snprintf(v->why, sizeof(v->why),

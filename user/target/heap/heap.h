@@ -100,6 +100,10 @@ struct sonde_heap_reader {
 	/* Fill out->v from the file. 0, or -EOPNOTSUPP with out->why, or -errno. Deterministic: the
 	 * caller keeps the outcome by build-id. */
 	int (*derive)(struct sonde_elf *elf, struct sonde_heap_layout *out);
+	/* Add to a derived layout what no code tells but a scratch process shows; to be confirmed like
+	 * the rest. Optional: without it less can be read. 0 or -errno, and the layout is as it was. */
+	int (*learn)(struct sonde_heap_layout *layout, pid_t pid, const struct sonde_modules *mods,
+		     size_t m, char *why, size_t size);
 	/* Start reading @pid, whose module @m has this layout. *state is the reader's own. 0, or
 	 * -errno with @why filled. */
 	int (*attach)(pid_t pid, const struct sonde_modules *mods, size_t m,

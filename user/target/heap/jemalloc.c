@@ -16,6 +16,7 @@
 #include "target/allocator.h"
 #include "target/heap/heap.h"
 #include "target/heap/inside/report.h"
+#include "target/heap/jemalloc_arenas.h"
 #include "target/heap/jemalloc_code.h"
 #include "target/heap/remote.h"
 #include "target/heap/threads.h"
@@ -24,17 +25,38 @@
 #define DISTANCE_MAX (1 << 20) /* of a thread-local block from the thread pointer */
 #define TSD_SIZE_MAX (1 << 16)
 
-enum { S_WORD, S_ALLOCATED, S_FREED, N_SLOTS };
+enum {
+	S_WORD,
+	S_ALLOCATED,
+	S_FREED,
+	S_ARENAS, /* 0: not learned */
+	S_SMALL,
+	S_SMALL_STEP,
+	S_LARGE,
+	S_LARGE_STEP,
+	S_N_SMALL,
+	S_N_LARGE,
+	N_SLOTS
+};
 
 static const struct sonde_heap_slot slots[N_SLOTS] = {
 	[S_WORD] = {"thread_block_word", 8},
 	[S_ALLOCATED] = {"thread_allocated", 8},
 	[S_FREED] = {"thread_deallocated", 8},
+	[S_ARENAS] = {"arenas", 8},
+	[S_SMALL] = {"arena.small", 8},
+	[S_SMALL_STEP] = {"arena.small_step", 8},
+	[S_LARGE] = {"arena.large", 8},
+	[S_LARGE_STEP] = {"arena.large_step", 8},
+	/* Told by the library. */
+	[S_N_SMALL] = {"n_small", 0},
+	[S_N_LARGE] = {"n_large", 0},
 };
 
 static const struct sonde_heap_field fields[] = {
 	{.name = "bytes allocated by all threads"},
 	{.name = "bytes deallocated by all threads"},
+	{.name = "stats.allocated"},
 };
 
 struct state {
@@ -44,6 +66,8 @@ struct state {
 			   */
 	struct sonde_threads threads;
 	char why[128];
+	uint64_t bias;
+	struct sonde_jemalloc_arenas arenas;
 };
 
 /* The counter in the first of @names, under any prefix, that the file has. */
@@ -130,19 +154,24 @@ static int derive(struct sonde_elf *elf, struct sonde_heap_layout *out)
 	return 0;
 }
 
-/* What the dynamic linker wrote: how far below the thread pointer the library's block begins. */
-static int read_distance(pid_t pid, const struct sonde_module *m, uint64_t word, int64_t *out)
+static int find_bias(const struct sonde_module *m, uint64_t *bias)
 {
 	struct sonde_elf *elf;
-	uint64_t bias;
-	int64_t v;
 	int err = sonde_elf_try(&elf, m->open_path, "");
 
 	if (err)
 		return err;
-	err = sonde_elf_bias(elf, m->text_start, m->text_pgoff, &bias);
+	err = sonde_elf_bias(elf, m->text_start, m->text_pgoff, bias);
 	sonde_elf_free(&elf);
-	err = err ? err : sonde_remote_read(pid, bias + word, &v, sizeof(v));
+	return err;
+}
+
+/* What the dynamic linker wrote: how far below the thread pointer the library's block begins. */
+static int read_distance(pid_t pid, uint64_t at, int64_t *out)
+{
+	int64_t v;
+	int err = sonde_remote_read(pid, at, &v, sizeof(v));
+
 	if (err)
 		return err;
 	if (v >= 0 || v < -DISTANCE_MAX || v & 7)
@@ -151,16 +180,47 @@ static int read_distance(pid_t pid, const struct sonde_module *m, uint64_t word,
 	return 0;
 }
 
+static int learn(struct sonde_heap_layout *layout, pid_t pid, const struct sonde_modules *mods,
+		 size_t m, char *why, size_t size)
+{
+	struct sonde_jemalloc_arenas a;
+	int err = sonde_jemalloc_arenas_learn(pid, mods, m, layout->build_id, &a, why, size);
+
+	if (err)
+		return err;
+	layout->v[S_ARENAS] = (int64_t)a.array;
+	layout->v[S_SMALL] = a.small;
+	layout->v[S_SMALL_STEP] = a.small_step;
+	layout->v[S_LARGE] = a.large;
+	layout->v[S_LARGE_STEP] = a.large_step;
+	layout->v[S_N_SMALL] = a.n_small;
+	layout->v[S_N_LARGE] = a.n_large;
+	return 0;
+}
+
+static void take_arenas(struct state *s, const struct sonde_heap_layout *layout)
+{
+	s->arenas = (struct sonde_jemalloc_arenas){
+		.array = (uint64_t)layout->v[S_ARENAS],
+		.small = layout->v[S_SMALL],
+		.small_step = layout->v[S_SMALL_STEP],
+		.large = layout->v[S_LARGE],
+		.large_step = layout->v[S_LARGE_STEP],
+		.n_small = layout->v[S_N_SMALL],
+		.n_large = layout->v[S_N_LARGE],
+	};
+}
+
 static int attach(pid_t pid, const struct sonde_modules *mods, size_t m,
 		  const struct sonde_heap_layout *layout, void **state, char *why, size_t size)
 {
 	struct state *s = calloc(1, sizeof(*s));
 	uint64_t word = (uint64_t)layout->v[S_WORD];
 	int64_t distance = 0;
-	int err = s ? 0 : -ENOMEM;
+	int err = s ? find_bias(&mods->m[m], &s->bias) : -ENOMEM;
 
 	if (!err && word)
-		err = read_distance(pid, &mods->m[m], word, &distance);
+		err = read_distance(pid, s->bias + word, &distance);
 	if (err) {
 		snprintf(why, size, "where its threads' counters begin cannot be read: %s",
 			 err == -EINVAL ? "that is no distance from the thread pointer"
@@ -170,6 +230,7 @@ static int attach(pid_t pid, const struct sonde_modules *mods, size_t m,
 	}
 	s->has_threads = !sonde_threads_init(&s->threads, pid, mods, s->why, sizeof(s->why));
 	s->pid = pid;
+	take_arenas(s, layout);
 	s->place[0] = distance + layout->v[S_ALLOCATED];
 	s->place[1] = distance + layout->v[S_FREED];
 	*state = s;
@@ -219,6 +280,11 @@ static int read_heap(void *state, const struct sonde_heap_budget *budget,
 	int err;
 
 	out->clean = true;
+	if (s->arenas.array && !sonde_jemalloc_arenas_read(s->pid, s->bias, &s->arenas,
+							   &out->bytes[SONDE_HEAP_LIVE])) {
+		out->present |= 1u << SONDE_HEAP_LIVE;
+		out->source = SONDE_HEAP_BOUND;
+	}
 	if (budget->no_threads)
 		return 0;
 	err = sums(s, sum, &unread);
@@ -230,7 +296,7 @@ static int read_heap(void *state, const struct sonde_heap_budget *budget,
 	}
 	out->bytes[SONDE_HEAP_ALLOCATED] = sum[0];
 	out->bytes[SONDE_HEAP_DEALLOCATED] = sum[1];
-	out->present = 1u << SONDE_HEAP_ALLOCATED | 1u << SONDE_HEAP_DEALLOCATED;
+	out->present |= 1u << SONDE_HEAP_ALLOCATED | 1u << SONDE_HEAP_DEALLOCATED;
 	out->threads = (uint32_t)s->threads.n;
 	out->clean = !unread;
 	return 0;
@@ -238,10 +304,15 @@ static int read_heap(void *state, const struct sonde_heap_budget *budget,
 
 static int read_fields(void *state, uint64_t *out, uint32_t *told)
 {
+	struct state *s = state;
 	uint32_t unread;
-	int err = sums(state, out, &unread);
+	int err = sums(s, out, &unread);
 
 	*told = 3;
+	if (!err && s->arenas.array) {
+		err = sonde_jemalloc_arenas_read(s->pid, s->bias, &s->arenas, &out[2]);
+		*told = 7;
+	}
 	return err ? err : unread ? -EFAULT : 0;
 }
 
@@ -259,6 +330,7 @@ const struct sonde_heap_reader sonde_heap_reader_jemalloc = {
 	.n_slots = N_SLOTS,
 	.inside = SONDE_INSIDE_JEMALLOC,
 	.derive = derive,
+	.learn = learn,
 	.attach = attach,
 	.read = read_heap,
 	.detach = detach,

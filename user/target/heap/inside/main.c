@@ -39,6 +39,10 @@ typedef int mallctl_fn(const char *name, void *old, size_t *old_len, void *fresh
 extern WEAK mallctl_fn mallctl, je_mallctl, _rjem_mallctl;
 extern WEAK void *je_malloc(size_t size), *_rjem_malloc(size_t size);
 extern WEAK void je_free(void *p), _rjem_free(void *p);
+extern WEAK void *mallocx(size_t size, int flags), *je_mallocx(size_t size, int flags),
+	*_rjem_mallocx(size_t size, int flags);
+extern WEAK void dallocx(void *p, int flags), je_dallocx(void *p, int flags),
+	_rjem_dallocx(void *p, int flags);
 
 enum { SYS_READ = 0, SYS_WRITE = 1, SYS_SCHED_YIELD = 24, SYS_PAUSE = 34, SYS_EXIT_GROUP = 231 };
 
@@ -122,6 +126,8 @@ static void tell_tcmalloc(struct sonde_report *r)
 /* Whose heap: the names that programs use, or a build's own where it has no others. */
 static void *(*get)(size_t size);
 static void (*give)(void *p);
+static void *(*get_in)(size_t size, int flags);
+static void (*give_in)(void *p, int flags);
 static mallctl_fn *ctl;
 static const uint64_t *counters[2][THREADS + 1]; /* by thread, the main one last */
 
@@ -130,14 +136,20 @@ static void choose_names(void)
 	get = malloc;
 	give = free;
 	ctl = mallctl;
+	get_in = mallocx;
+	give_in = dallocx;
 	if (!ctl && je_mallctl && je_malloc && je_free) {
 		get = je_malloc;
 		give = je_free;
 		ctl = je_mallctl;
+		get_in = je_mallocx;
+		give_in = je_dallocx;
 	} else if (!ctl && _rjem_mallctl && _rjem_malloc && _rjem_free) {
 		get = _rjem_malloc;
 		give = _rjem_free;
 		ctl = _rjem_mallctl;
+		get_in = _rjem_mallocx;
+		give_in = _rjem_dallocx;
 	}
 }
 
@@ -156,15 +168,105 @@ static void show_counters(size_t thread)
 
 static void tell_jemalloc(struct sonde_report *r)
 {
+	uint64_t epoch = 1;
+	size_t len = sizeof(r->v[2]);
+
 	if (!ctl)
 		die("the library has no mallctl");
 	if (!counters[0][THREADS])
 		show_counters(THREADS);
-	r->n = 2;
-	r->known = 3;
+	r->n = 3;
+	r->known = 7;
 	for (int i = 0; i < 2; i++)
 		for (size_t t = 0; t <= THREADS; t++)
 			r->v[i] += counters[i][t] ? *counters[i][t] : 0;
+	if (ctl("epoch", 0, 0, &epoch, sizeof(epoch)) ||
+	    ctl("stats.allocated", &r->v[2], &len, 0, 0))
+		r->known = 3; /* built without statistics */
+}
+
+/* ---- where the statistics of its arenas lie ---- */
+
+#define IN_ARENA(n) ((int)((n) + 1) << 20 | 1 << 8) /* past the caches of threads */
+
+static unsigned long arena; /* the one of our own */
+static uint64_t told[2];
+
+static uint64_t ask_number(const char *name, size_t len)
+{
+	uint64_t v = 0;
+
+	if (!ctl || !get_in || !give_in || ctl(name, &v, &len, 0, 0))
+		die("the library does not know its arenas");
+	return v;
+}
+
+/* "arenas.bin.7.size" */
+static size_t class_size(const char *kind, unsigned i)
+{
+	char name[48] = "arenas.";
+	size_t n = 7;
+
+	for (; *kind; kind++)
+		name[n++] = *kind;
+	name[n++] = '.';
+	if (i >= 100)
+		name[n++] = (char)('0' + i / 100);
+	if (i >= 10)
+		name[n++] = (char)('0' + i / 10 % 10);
+	name[n++] = (char)('0' + i % 10);
+	for (const char *p = ".size"; *p; p++)
+		name[n++] = *p;
+	name[n] = 0;
+	return ask_number(name, sizeof(size_t));
+}
+
+static void arenas_before(void)
+{
+	told[0] = ask_number("arenas.narenas", 4);
+}
+
+static void arenas_made(void)
+{
+	for (int i = 0; i < 2; i++)
+		told[i] = ask_number("arenas.create", 4);
+	arena = told[0];
+}
+
+/* @keep blocks, and some more that do not stay. */
+static void fill(size_t size, unsigned keep)
+{
+	void *gone[SONDE_ARENAS_GONE];
+
+	for (unsigned i = 0; i < keep; i++)
+		if (!get_in(size, IN_ARENA(arena)))
+			die("malloc returned nothing");
+	for (unsigned i = 0; i < SONDE_ARENAS_GONE; i++)
+		gone[i] = get_in(size, IN_ARENA(arena));
+	for (unsigned i = 0; i < SONDE_ARENAS_GONE; i++)
+		give_in(gone[i], IN_ARENA(arena));
+}
+
+static void arenas_small(void)
+{
+	told[0] = ask_number("arenas.nbins", 4);
+	for (unsigned i = 0; i < told[0]; i++)
+		fill(class_size("bin", i), SONDE_ARENAS_BINS + i);
+}
+
+static void arenas_large(void)
+{
+	told[0] = ask_number("arenas.nlextents", 4);
+	for (unsigned i = 0; i < SONDE_ARENAS_LARGE_TRIED; i++)
+		fill(class_size("lextent", i), SONDE_ARENAS_LARGE + i);
+}
+
+static void tell_arenas(struct sonde_report *r)
+{
+	r->n = 2;
+	r->known = 3;
+	r->v[0] = told[0];
+	r->v[1] = told[1];
 }
 
 /* ---- states ---- */
@@ -291,33 +393,37 @@ static void cache_taken(void)
 	step_is_known = 1;
 }
 
-static void (*const states[])(void) = {
+static void (*const general[])(void) = {
 	fresh, mixed, trimmed, threaded, coalesced, cache_drained, cache_filled, cache_taken,
 };
+static void (*const arenas[])(void) = {arenas_before, arenas_made, arenas_small, arenas_large};
 
 /* ---- */
 
-static const struct {
+#define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+static const struct teller {
 	char what;
 	void (*tell)(struct sonde_report *r);
+	void (*const *states)(void);
+	uint32_t n_states;
 } tellers[] = {
-	{SONDE_INSIDE_GLIBC, tell_glibc},
-	{SONDE_INSIDE_TCMALLOC, tell_tcmalloc},
-	{SONDE_INSIDE_JEMALLOC, tell_jemalloc},
+	{SONDE_INSIDE_GLIBC, tell_glibc, general, LENGTH(general)},
+	{SONDE_INSIDE_TCMALLOC, tell_tcmalloc, general, LENGTH(general)},
+	{SONDE_INSIDE_JEMALLOC, tell_jemalloc, general, LENGTH(general)},
+	{SONDE_INSIDE_ARENAS, tell_arenas, arenas, LENGTH(arenas)},
 };
 
-static void tell(char what, uint32_t state)
+static void tell(const struct teller *t, uint32_t state)
 {
 	struct sonde_report r = {
 		.magic = SONDE_REPORT_MAGIC,
 		.state = state,
-		.states = sizeof(states) / sizeof(states[0]),
+		.states = t->n_states,
 	};
 	char go;
 
-	for (size_t i = 0; i < sizeof(tellers) / sizeof(tellers[0]); i++)
-		if (tellers[i].what == what)
-			tellers[i].tell(&r);
+	t->tell(&r);
 	if (call(SYS_WRITE, 1, (long)&r, sizeof(r)) != sizeof(r) ||
 	    call(SYS_READ, 0, (long)&go, 1) != 1)
 		call(SYS_EXIT_GROUP, 2, 0, 0);
@@ -326,13 +432,17 @@ static void tell(char what, uint32_t state)
 static __attribute__((noreturn, used)) void begin(const long *stack)
 {
 	const char *const *argv = (const char *const *)(stack + 1);
+	const struct teller *t = 0;
 
 	choose_names();
-	for (uint32_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+	for (size_t i = 0; i < LENGTH(tellers); i++)
+		if (stack[0] > 1 && tellers[i].what == argv[1][0])
+			t = &tellers[i];
+	for (uint32_t i = 0; t && i < t->n_states; i++) {
 		step_is_known = 0;
 		step_of_caches = 0;
-		states[i]();
-		tell(stack[0] > 1 ? argv[1][0] : 0, i);
+		t->states[i]();
+		tell(t, i);
 	}
 	call(SYS_EXIT_GROUP, 0, 0, 0);
 	__builtin_unreachable();
