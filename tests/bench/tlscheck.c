@@ -238,6 +238,7 @@ static void under_load(int n)
 	/* A thread may be one operation ahead of what it has said. */
 	const uint64_t ahead = SLOTS * 300000ull;
 	double worst = 0, sum = 0, skew = 0;
+	int again = 0, held = 0;
 	uint64_t outside = 0;
 
 	for (int i = 0; i < 600; i++)
@@ -245,16 +246,25 @@ static void under_load(int n)
 	fputs("run\n", work.to);
 	fflush(work.to);
 	for (int i = 0; i < n; i++) {
-		uint64_t before[2], after[2];
+		uint64_t before[2], after[2], began;
 		struct sonde_tls_sum s;
 		double d;
 
-		said(before);
-		s = reading();
-		said(after);
+		/* Where this program was held up too long, the truth is not known to 1 %: once
+		 * more. */
+		do {
+			said(before);
+			began = sonde_mono_ns();
+			s = reading();
+			said(after);
+		} while (sonde_mono_ns() - began > 1000000 && ++again < 20 * n);
 		outside += s.bytes.allocated < before[0] || s.bytes.freed < before[1] ||
 			   s.bytes.allocated > after[0] + ahead || s.bytes.freed > after[1] + ahead;
 		d = off(&s, before, after);
+		if (!sonde_alloc_threads_in_one_go(&s)) {
+			held++; /* sonde says so as well */
+			continue;
+		}
 		worst = d > worst ? d : worst;
 		sum += d;
 		skew += (double)s.skew_ns / n;
@@ -264,8 +274,11 @@ static void under_load(int n)
 		die("%" PRIu64 " readings lie outside what the threads said before and after",
 		    outside);
 	printf("%d readings under load, each between what was said before and after it; live bytes "
-	       "off by %.3f %% in the mean, at most %.3f %%; first to last thread %.0f us\n",
-	       n, 100 * sum / n, 100 * worst, skew / 1000);
+	       "off by %.3f %% in the mean, at most %.3f %%; first to last thread %.0f us; %d made "
+	       "again, %d held up\n",
+	       n, 100 * sum / n, 100 * worst, skew / 1000, again, held);
+	if (held > n / 20)
+		die("too many were held up");
 	if (worst > 0.01)
 		die("more than 1 %%");
 }

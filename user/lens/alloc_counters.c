@@ -305,7 +305,7 @@ static int take_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters 
 	r->bytes[SONDE_HEAP_DEALLOCATED] = sum.bytes.freed;
 	r->present |= 1u << SONDE_HEAP_ALLOCATED | 1u << SONDE_HEAP_DEALLOCATED;
 	r->threads = sum.threads;
-	r->clean &= !sum.unread;
+	r->clean &= !sum.unread && sonde_alloc_threads_in_one_go(&sum);
 	r->cost_ns = sonde_mono_ns() - r->at_ns;
 	if (!(sum.flags & SONDE_TLS_F_EARLIER) && sum.bytes.allocated >= sum.bytes.freed) {
 		r->bytes[SONDE_HEAP_LIVE] = sum.bytes.allocated - sum.bytes.freed;

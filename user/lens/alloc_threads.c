@@ -259,6 +259,11 @@ static int read_once(struct sonde_alloc_threads *t, struct process *p, size_t *t
 	return err ? err : sonde_tls_account_finish(&p->account, out);
 }
 
+bool sonde_alloc_threads_in_one_go(const struct sonde_tls_sum *sum)
+{
+	return sum->skew_ns <= SKEW_NS + sum->threads * SKEW_THREAD_NS;
+}
+
 int sonde_alloc_threads_read(struct sonde_alloc_threads *t, pid_t pid, struct sonde_tls_sum *out)
 {
 	struct process *p = find(t, pid);
@@ -269,7 +274,7 @@ int sonde_alloc_threads_read(struct sonde_alloc_threads *t, pid_t pid, struct so
 		return -ESRCH;
 	do
 		err = read_once(t, p, &threads, out);
-	while (!err && ++tries < READINGS_MAX && out->skew_ns > SKEW_NS + threads * SKEW_THREAD_NS);
+	while (!err && ++tries < READINGS_MAX && !sonde_alloc_threads_in_one_go(out));
 	if (err)
 		return sonde_err(err, "alloc: cannot read the threads of %d: %s", (int)pid,
 				 strerror(-err));

@@ -45,4 +45,8 @@ void sonde_alloc_threads_del(struct sonde_alloc_threads *t, pid_t pid);
 /* Read them now. 0, -ESRCH (gone: *out is the sum at its end), or -errno (logged). */
 int sonde_alloc_threads_read(struct sonde_alloc_threads *t, pid_t pid, struct sonde_tls_sum *out);
 
+/* Was it, or was the reading held up each time it was tried: then what threads did meanwhile may be in it
+ * half. */
+bool sonde_alloc_threads_in_one_go(const struct sonde_tls_sum *sum);
+
 #endif
