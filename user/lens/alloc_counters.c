@@ -14,7 +14,6 @@
 #include "lens/alloc_counters.h"
 #include "lens/alloc_metrics.h"
 #include "lens/alloc_threads.h"
-#include "target/allocator.h"
 #include "target/heap/heap.h"
 
 /* Walks of free lists: 1 % of the time, as every dear reader here; and at once no more than stops
@@ -64,15 +63,10 @@ static const struct {
 	{SONDE_HEAP_METADATA, M_METADATA, ""},
 };
 
-static bool counts_threads(const struct sonde_target *t)
-{
-	return !t->gone && t->allocator && sonde_heap_counts_threads(t->allocator->name);
-}
-
 int sonde_alloc_counters_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 {
 	for (size_t i = 0; !ctx->opts->passive && i < ctx->targets->n; i++)
-		if (counts_threads(&ctx->targets->t[i]))
+		if (sonde_alloc_threads_wanted(&ctx->targets->t[i]))
 			return sonde_alloc_threads_hooks(hooks);
 	return 0;
 }

@@ -5,6 +5,7 @@
  * them.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@
 #include "core/err.h"
 #include "core/mem.h"
 #include "lens/alloc_threads.h"
+#include "target/allocator.h"
+#include "target/heap/heap.h"
 
 #define BATCH 256 /* ended threads a call */
 
@@ -67,6 +70,18 @@ struct sonde_alloc_threads {
 	char *buf; /* what an iterator wrote */
 	size_t room;
 };
+
+bool sonde_alloc_threads_wanted(const struct sonde_target *t)
+{
+	char own_exe[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", own_exe, sizeof(own_exe) - 1);
+
+	if (t->gone)
+		return false;
+	own_exe[n > 0 ? n : 0] = '\0';
+	return !t->allocator || sonde_heap_counts_threads(t->allocator->name) ||
+	       (t->exe && !strcmp(t->exe, own_exe));
+}
 
 int sonde_alloc_threads_hooks(struct sonde_hook_list *hooks)
 {

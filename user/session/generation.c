@@ -11,9 +11,8 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "lens/alloc_threads.h"
 #include "session/internal.h"
-#include "target/allocator.h"
-#include "target/heap/heap.h"
 
 #define BASELINE_MIN_NS	 (100 * SONDE_NS_PER_MS)
 #define BASELINE_MAX_NS	 (500 * SONDE_NS_PER_MS)
@@ -173,17 +172,14 @@ static int set_control(struct session *s)
 	return sonde_engine_control(s->engine, &c);
 }
 
-/* Does an allocator tell each query's bytes? */
+/* May an allocator tell each query's bytes? */
 static bool counts_queries(const struct session *s)
 {
 	bool counters = s->enabled[SONDE_LENS_ALLOC] && s->opts->lens.alloc_counters;
 
-	for (size_t i = 0; counters && i < s->targets.n; i++) {
-		const struct sonde_target *t = &s->targets.t[i];
-
-		if (!t->gone && t->allocator && sonde_heap_counts_threads(t->allocator->name))
+	for (size_t i = 0; counters && i < s->targets.n; i++)
+		if (sonde_alloc_threads_wanted(&s->targets.t[i]))
 			return true;
-	}
 	return false;
 }
 
