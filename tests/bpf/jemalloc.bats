@@ -175,3 +175,40 @@ finish() {
 	equal 1 "$(sql "SELECT count(*) > 0 FROM metric WHERE name = 'alloc.allocated'
 		AND absent LIKE '%iter_sleepable%'")" "reason"
 }
+
+lines() { [ "$(wc -l <"$1")" -ge "$2" ]; }
+ticks() { sql 'SELECT count(*) FROM tick'; }
+more_ticks() { [ "$(ticks)" -gt "$1" ]; }
+
+work() { # COMMAND: jemwork does it and says the truth
+	local n
+	n=$(wc -l <"$T/truth")
+	echo "$1" >&8
+	until_true lines "$T/truth" $((n + 1))
+	truth=($(tail -n 1 "$T/truth")) # truth ALLOCATED FREED LIVE STATS
+}
+
+@test "threads that ended before attach: jemalloc's own statistics bound what is live" {
+	local before now
+	mkfifo "$T/in"
+	LD_PRELOAD=libjemalloc.so.2 "$B/harness/jemwork" 2 "$T/slots" <"$T/in" >"$T/truth" 3>&- &
+	server=$!
+	pids+=("$server")
+	exec 8>"$T/in"
+	until_true lines "$T/truth" 1
+	work "come 20"
+	before=$((truth[1] - truth[2]))
+	record --lens alloc
+	work "come 20"
+	work step
+	now=$(ticks)
+	until_true more_ticks $((now + 1))
+	finish
+	exec 8>&-
+	equal 1 "$(sql "SELECT count(*) > 0 AND count(value) = 0 FROM metric
+		WHERE name = 'alloc.allocated' AND absent LIKE 'threads ended before attach%'")" \
+		"what is live is absent with the reason"
+	equal "${truth[4]}" "$(metric alloc.at_most)" "bound: stats.allocated"
+	equal $((truth[1] - truth[2] - before)) "$(metric alloc.live)" "change of live bytes"
+	equal 0 "$(metric alloc.ends_lost)" "threads that ended unread"
+}
