@@ -11,6 +11,7 @@
  * bytes.
  */
 #include "lib/span.bpf.h"
+#include "lib/threads.bpf.h"
 #include "sonde/alloc.h"
 
 extern __u64 *bpf_session_cookie(void) __ksym __weak;

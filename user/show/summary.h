@@ -32,7 +32,7 @@ void sonde_summary_labels(FILE *out, const struct sonde_snapshot *s, const char 
 			  const char *heading, sonde_summary_title *title);
 
 /* What the allocator itself says of its heap; nothing where that was not read. */
-void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s);
+void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 /* Does the function behind this label of alloc.calls hand out memory, rather than take it back? */
 bool sonde_summary_allocates(const char *label);
 
