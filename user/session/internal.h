@@ -78,6 +78,7 @@ struct session {
 	struct sonde_lens_ctx ctx[SONDE_LENS__MAX];
 	bool enabled[SONDE_LENS__MAX];
 	bool inited[SONDE_LENS__MAX];
+	bool resting[SONDE_LENS__MAX]; /* its links were taken off for a while, as its pulse asked */
 	unsigned generation;
 
 	/* values: lens -> gate -> fanout -> snapshot, sinks */
@@ -113,6 +114,8 @@ struct session {
 int session_prepare(struct session *s);
 int session_arm(struct session *s);
 void session_pause(struct session *s);
+/* Take the links of lenses off, or put them on again, as they ask. 0 or -errno (logged). */
+int session_pulse(struct session *s);
 void session_teardown(struct session *s);
 /* After the pause: lenses tell what is still open. */
 int session_finish_lenses(struct session *s);

@@ -233,6 +233,8 @@ static int on_drain(struct session *s)
 		s->last_beat_ns = sonde_mono_ns();
 	}
 	err = err ? err : session_drain(s);
+	if (!err && s->state == RECORDING && s->active_since_ns && !s->ended)
+		err = session_pulse(s);
 	return err ? err : session_settle(s, sonde_mono_ns());
 }
 

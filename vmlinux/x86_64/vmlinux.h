@@ -108,6 +108,10 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct sched_entity {
+	u64 exec_start, sum_exec_runtime;
+};
+
 struct task_struct {
 	struct files_struct *files;
 	pid_t pid;
@@ -121,6 +125,7 @@ struct task_struct {
 	unsigned int __state;
 	unsigned in_iowait : 1;
 	unsigned long nvcsw, nivcsw;
+	struct sched_entity se;
 };
 
 struct task_struct___v5_11 {
