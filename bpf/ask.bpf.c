@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Calls by which a program asks its allocator for statistics: how often, how long, and from where. A
- * call is opened at the entry of the outermost function and closed where that function leaves; what
- * runs inside (malloc_stats runs GetStats, a C wrapper runs the virtual function) belongs to it.
+ * Calls by which a program asks its allocator for statistics: how often, how long, and from where.
+ * A call is opened at the entry of the outermost function and closed where that function leaves;
+ * what runs inside (malloc_stats runs GetStats, a C wrapper runs the virtual function) belongs to
+ * it.
  *
  * The invariant: a thread has at most one call open, known by the address where its return address
- * lies. An entry at or below that address is inside; one above it means that the open call left in a
- * way that was not seen (an exception), and is forgotten.
+ * lies. An entry at or below that address is inside; one above it means that the open call left in
+ * a way that was not seen (an exception), and is forgotten.
  */
 #include "lib/filter.bpf.h"
 #include "sonde/ask.h"
@@ -18,7 +19,7 @@ struct ask_thread {
 	__u64 caller;
 	__u64 start_ns;
 	__u64 off_clock; /* grows by the time off the CPU */
-	__u64 inner[2]; /* hits of sonde's own within the call */
+	__u64 inner[2];	 /* hits of sonde's own within the call */
 	__u32 func, flags;
 	__u32 window; /* the value of `counting` when it was opened */
 };
@@ -45,12 +46,13 @@ struct {
 } ask_hits SEC(".maps");
 
 /*
- * Not 0 while calls are to be counted: everything is attached. Another number each time, since a call
- * that was open when the probes were taken off has an end that nobody saw.
+ * Not 0 while calls are to be counted: everything is attached. Another number each time, since a
+ * call that was open when the probes were taken off has an end that nobody saw.
  */
 volatile __u32 counting;
 
-/* A link is bound to one process and its cookie says which: the table of targets need not be asked. */
+/* A link is bound to one process and its cookie says which: the table of targets need not be asked.
+ */
 static __always_inline bool ours(void)
 {
 	struct sonde_control *c = gate_control();
@@ -72,9 +74,9 @@ static __always_inline void hit(__u64 cookie, bool entry)
 }
 
 /*
- * The scheduler adds up a thread's CPU time now and then, and notes when it last did (exec_start, which
- * is also set when the thread gets a CPU). While it runs both grow alike; what exec_start gains beyond
- * the sum is the time off the CPU, exact at any moment.
+ * The scheduler adds up a thread's CPU time now and then, and notes when it last did (exec_start,
+ * which is also set when the thread gets a CPU). While it runs both grow alike; what exec_start
+ * gains beyond the sum is the time off the CPU, exact at any moment.
  */
 static __always_inline __u64 off_cpu_clock(void)
 {
@@ -191,8 +193,7 @@ static __always_inline bool begin(struct pt_regs *ctx, __u64 cookie)
 static __always_inline void end(__u64 cookie, __u64 sp)
 {
 	__u64 now = bpf_ktime_get_ns();
-	struct ask_thread *t =
-		bpf_task_storage_get(&ask_threads, bpf_get_current_task_btf(), 0, 0);
+	struct ask_thread *t = bpf_task_storage_get(&ask_threads, bpf_get_current_task_btf(), 0, 0);
 
 	hit(cookie, false);
 	if (!t || !t->sp)
@@ -206,7 +207,8 @@ static __always_inline void end(__u64 cookie, __u64 sp)
 		add_timed(cookie, t, now - t->start_ns);
 }
 
-/* Functions that neither throw nor switch stacks: entry and return in one, where the kernel has it. */
+/* Functions that neither throw nor switch stacks: entry and return in one, where the kernel has it.
+ */
 SEC("?uprobe")
 int ask_session(struct pt_regs *ctx)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A server that asks its allocator for statistics at each request: the shape of askwork.c and asktc.cpp.
- * A request is a fixed amount of work and one ask, three of four from NAME_report() and the fourth from
- * NAME_limit(). It waits for a line, serves, and says what it did: calls, and by its own CPU clock the
- * time in them and in all.
+ * A server that asks its allocator for statistics at each request: the shape of askwork.c and
+ * asktc.cpp. A request is a fixed amount of work and one ask, three of four from NAME_report() and
+ * the fourth from NAME_limit(). It waits for a line, serves, and says what it did: calls, and by
+ * its own CPU clock the time in them and in all.
  */
 #ifndef TESTS_ASKWORK_H
 #define TESTS_ASKWORK_H

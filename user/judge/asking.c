@@ -17,7 +17,8 @@ static double total(const struct sonde_snapshot *s, const char *name, const char
 	for (size_t i = 0; i < s->n_metrics; i++) {
 		const struct sonde_snap_metric *m = &s->metrics[i];
 
-		if (!m->present || strcmp(m->desc->name, name) || (label && strcmp(m->label, label)))
+		if (!m->present || strcmp(m->desc->name, name) ||
+		    (label && strcmp(m->label, label)))
 			continue;
 		sum = isnan(sum) ? m->last : sum + m->last;
 	}
@@ -126,8 +127,9 @@ static size_t add_func_text(char *buf, size_t size, const struct sonde_asking_fu
 	const char *sep = " (";
 
 	if (!isnan(f->rate) && used < size) {
-		used += (size_t)snprintf(buf + used, size - used, "%s%s calls a second", sep,
-					 sonde_fmt_count((char[32]){0}, 32, (uint64_t)(f->rate + 0.5)));
+		used += (size_t)snprintf(
+			buf + used, size - used, "%s%s calls a second", sep,
+			sonde_fmt_count((char[32]){0}, 32, (uint64_t)(f->rate + 0.5)));
 		sep = " of ";
 	}
 	if (!isnan(f->each_ns) && used < size)
@@ -144,9 +146,9 @@ static size_t add_func_text(char *buf, size_t size, const struct sonde_asking_fu
 
 void sonde_asking_text(const struct sonde_asking *a, char *buf, size_t size)
 {
-	size_t used = (size_t)snprintf(buf, size,
-				       "asking the allocator for statistics takes %.0f %% of the CPU: ",
-				       100 * a->share);
+	size_t used = (size_t)snprintf(
+		buf, size,
+		"asking the allocator for statistics takes %.0f %% of the CPU: ", 100 * a->share);
 
 	for (size_t i = 0; i < a->n && used < size; i++) {
 		if (i && a->func[i].share < SONDE_ASKING_MATTERS)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Is asking the allocator for its statistics what makes the program slow? Who asks what, in order of the
- * CPU time it takes, from what the ask lens yielded. Shares are of the target's CPU time while calls
- * were counted; 0 where a function's calls were not timed.
+ * Is asking the allocator for its statistics what makes the program slow? Who asks what, in order
+ * of the CPU time it takes, from what the ask lens yielded. Shares are of the target's CPU time
+ * while calls were counted; 0 where a function's calls were not timed.
  */
 #ifndef SONDE_JUDGE_ASKING_H
 #define SONDE_JUDGE_ASKING_H

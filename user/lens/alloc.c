@@ -433,6 +433,44 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 	return n;
 }
 
+/* Bytes handed out and given back, of every target whose returns are seen; false: of none. */
+static bool sum_chunks(const struct alloc_state *s, uint64_t *in, uint64_t *out)
+{
+	bool any = false;
+
+	*in = *out = 0;
+	for (uint32_t t = 0; t < s->n_targets; t++) {
+		for (uint32_t op = 1; s->targets[t].returns && op < SONDE_ALLOC__MAX; op++) {
+			struct sonde_alloc_row row = sum_row(s, t, op);
+
+			*in += row.chunk_in;
+			*out += row.chunk_out;
+		}
+		any |= s->targets[t].returns;
+	}
+	return any;
+}
+
+/* The lanes are read one after the other while the program goes on: what changed from one reading to
+ * the next is how far off it may be. */
+static int alloc_consumption(struct sonde_lens_ctx *ctx, uint64_t now_ns,
+			     struct sonde_consumption *out)
+{
+	const struct alloc_state *s = ctx->priv;
+	uint64_t in, gone, in_after, gone_after;
+
+	if (!s || !s->rows || !sum_chunks(s, &in, &gone))
+		return -ENODATA;
+	sum_chunks(s, &in_after, &gone_after);
+	*out = (struct sonde_consumption){
+		.bytes = (int64_t)(in_after - gone_after),
+		.bound = in_after - in + gone_after - gone,
+		.taken_ns = now_ns,
+		.source = SONDE_CONSUMPTION_CHANGE,
+	};
+	return 0;
+}
+
 const struct sonde_lens sonde_lens_alloc = {
 	.id = SONDE_LENS_ALLOC,
 	.name = "alloc",
@@ -454,5 +492,6 @@ const struct sonde_lens sonde_lens_alloc = {
 	.retarget = alloc_retarget,
 	.tick = alloc_tick,
 	.hits = alloc_hits,
+	.consumption = alloc_consumption,
 	.fini = alloc_fini,
 };

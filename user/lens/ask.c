@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The ask lens: is asking the allocator for its statistics what makes the program slow? Calls of those
- * functions, their time and their share of the CPU, by function and by the place that calls.
+ * The ask lens: is asking the allocator for its statistics what makes the program slow? Calls of
+ * those functions, their time and their share of the CPU, by function and by the place that calls.
  *
- * The invariant: times are the program's own. What sonde's traps add to a call, calibrated, is taken
- * off the call and off the CPU time it is compared with.
+ * The invariant: times are the program's own. What sonde's traps add to a call, calibrated, is
+ * taken off the call and off the CPU time it is compared with.
  */
 #include <errno.h>
 #include <math.h>
@@ -169,7 +169,8 @@ static int read_callers(struct sonde_lens_ctx *ctx)
 }
 
 /* What sonde's own traps took within the calls of @sum. */
-static double traps_within(const struct ask_state *s, uint32_t func, const struct sonde_ask_sum *sum)
+static double traps_within(const struct ask_state *s, uint32_t func,
+			   const struct sonde_ask_sum *sum)
 {
 	return (double)sum->timed * s->cost[func].within_ns +
 	       (double)sum->inner[SONDE_INSN_EMULATED] * s->inner_ns[SONDE_INSN_EMULATED] +
@@ -211,8 +212,7 @@ static int push_caller(const struct sonde_lens_ctx *ctx, size_t at, uint64_t ts_
 		cpu += less((double)o->sum.cpu_ns, traps_within(s, o->key.func, &o->sum));
 	}
 	err = sonde_lens_push(ctx, c->key.target, M_CALLER_CALLS, c->label, ts_ns, calls);
-	return err ? err
-		   : sonde_lens_push(ctx, c->key.target, M_CALLER_CPU, c->label, ts_ns, cpu);
+	return err ? err : sonde_lens_push(ctx, c->key.target, M_CALLER_CPU, c->label, ts_ns, cpu);
 }
 
 struct func_sum {
@@ -238,8 +238,8 @@ static struct func_sum sum_func(const struct ask_state *s, uint32_t target, uint
 }
 
 /*
- * Traps slow the target, so in windows it calls less often than it would. Calls by its own CPU time stay
- * what they were: that ratio times its CPU time a second between the windows is the rate.
+ * Traps slow the target, so in windows it calls less often than it would. Calls by its own CPU time
+ * stay what they were: that ratio times its CPU time a second between the windows is the rate.
  */
 static int push_rate(const struct sonde_lens_ctx *ctx, uint32_t target, const char *label,
 		     double calls, const struct ask_seen *seen, uint64_t ts_ns)
@@ -275,7 +275,8 @@ static int push_func(const struct sonde_lens_ctx *ctx, uint32_t target, uint32_t
 	if (err)
 		return err;
 	if (!f.sum.timed) {
-		const char *why = "not every end of this function can be probed, or none was seen yet";
+		const char *why =
+			"not every end of this function can be probed, or none was seen yet";
 
 		err = sonde_lens_push_absent(ctx, target, M_TIME, label, ts_ns, why);
 		return err ? err : sonde_lens_push_absent(ctx, target, M_CPU, label, ts_ns, why);
@@ -297,8 +298,9 @@ static int push_shares(struct sonde_lens_ctx *ctx, const struct ask_seen *seen, 
 				      asked_ns < own ? asked_ns / own : 1);
 	err = err ? err : sonde_lens_push(ctx, 0, M_TARGET_CPU, "", ts_ns, s->shown_cpu_ns);
 	if (!err && seen->wall_ns + seen->outside_wall_ns > 0)
-		err = sonde_lens_push(ctx, 0, M_OBSERVED, "", ts_ns,
-				      fmin(seen->wall_ns / (seen->wall_ns + seen->outside_wall_ns), 1));
+		err = sonde_lens_push(
+			ctx, 0, M_OBSERVED, "", ts_ns,
+			fmin(seen->wall_ns / (seen->wall_ns + seen->outside_wall_ns), 1));
 	return err;
 }
 
@@ -312,9 +314,10 @@ static int ask_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	if (!s->attached)
 		return sonde_lens_push_absent(
 			ctx, 0, M_SHARE, "", ts_ns,
-			ctx->opts->passive ? "--passive attaches no probes"
-					   : "no statistics function of an allocator is known by its "
-					     "symbol in this process");
+			ctx->opts->passive
+				? "--passive attaches no probes"
+				: "no statistics function of an allocator is known by its "
+				  "symbol in this process");
 	if (!s->began_ns)
 		return 0;
 	err = read_callers(ctx);
@@ -347,12 +350,14 @@ static size_t ask_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, 
 const struct sonde_lens sonde_lens_ask = {
 	.id = SONDE_LENS_ASK,
 	.name = "ask",
-	.summary = "calls that ask the allocator for statistics: how often, share of the CPU, callers",
-	.overhead = "1 to 14 us a call of mallinfo, mallctl, GetNumericProperty and their like; where "
-		    "that is over 1 % of the CPU, short windows",
-	.blind_spots =
-		"functions whose symbols were stripped, a call that has not ended, libraries that a "
-		"command started by sonde has yet to load",
+	.summary =
+		"calls that ask the allocator for statistics: how often, share of the CPU, callers",
+	.overhead =
+		"1 to 14 us a call of mallinfo, mallctl, GetNumericProperty and their like; where "
+		"that is over 1 % of the CPU, short windows",
+	.blind_spots = "functions whose symbols were stripped, a call that has not ended, "
+		       "libraries that a "
+		       "command started by sonde has yet to load",
 	.metrics = metrics,
 	.n_metrics = SONDE_ARRAY_SIZE(metrics),
 	.elf = ask_elf,

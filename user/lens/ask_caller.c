@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Who asked: a return address as function and module. The call is the instruction before it, so it is
- * looked up one byte earlier: a call that never returns may be the last of its function.
+ * Who asked: a return address as function and module. The call is the instruction before it, so it
+ * is looked up one byte earlier: a call that never returns may be the last of its function.
  */
 #include <inttypes.h>
 #include <stdio.h>

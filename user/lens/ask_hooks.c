@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Where the statistics functions of the allocators are. A library may define them all while another
- * allocator serves malloc (glibc's mallinfo2 under a preloaded jemalloc), and a program may ask either:
- * so every file that can have them is looked at.
+ * allocator serves malloc (glibc's mallinfo2 under a preloaded jemalloc), and a program may ask
+ * either: so every file that can have them is looked at.
  *
  * The invariant: a return is only probed where the function neither throws nor switches stacks nor
- * calls what the program gave it. Any other is probed at its `ret` instructions, and where not all of
- * its ends can be probed its calls are counted but not timed.
+ * calls what the program gave it. Any other is probed at its `ret` instructions, and where not all
+ * of its ends can be probed its calls are counted but not timed.
  */
 #include <errno.h>
 #include <string.h>
@@ -31,7 +31,8 @@ const struct sonde_ask_func sonde_ask_funcs[] = {
 	{"mallctl", "mallctl", .plain = true, .prefixed = true},
 	{"mallctlbymib", "mallctlbymib", .plain = true, .prefixed = true},
 	{"malloc_stats_print", "malloc_stats_print", .plain = false, .prefixed = true},
-	{"MallocExtension_GetNumericProperty", "MallocExtension_GetNumericProperty", .wrapper = true},
+	{"MallocExtension_GetNumericProperty", "MallocExtension_GetNumericProperty",
+	 .wrapper = true},
 	{"MallocExtension_GetStats", "MallocExtension_GetStats", .wrapper = true},
 	{"MallocExtension_MallocMemoryStats", "MallocExtension_MallocMemoryStats", .wrapper = true},
 	{"MallocExtension_ReleaseFreeMemory", "MallocExtension_ReleaseFreeMemory", .wrapper = true},
@@ -41,10 +42,12 @@ const struct sonde_ask_func sonde_ask_funcs[] = {
 	{"_ZN22TCMallocImplementation16GetFreeListSizesEPSt6vectorIN15MallocExtension12FreeListInfo"
 	 "ESaIS2_EE",
 	 "MallocExtension::GetFreeListSizes", .plain = false},
-	{"_ZN22TCMallocImplementation15ReleaseToSystemEm", "MallocExtension::ReleaseToSystem", .plain = false},
+	{"_ZN22TCMallocImplementation15ReleaseToSystemEm", "MallocExtension::ReleaseToSystem",
+	 .plain = false},
 	{"_ZN24DebugMallocImplementation18GetNumericPropertyEPKcPm",
 	 "MallocExtension::GetNumericProperty (debug)", .plain = false},
-	{"_ZN15MallocExtension13GetHeapSampleEPNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+	{"_ZN15MallocExtension13GetHeapSampleEPNSt7__cxx1112basic_stringIcSt11char_"
+	 "traitsIcESaIcEEE",
 	 "MallocExtension::GetHeapSample", .plain = false},
 };
 const size_t sonde_ask_func_count = SONDE_ARRAY_SIZE(sonde_ask_funcs);
@@ -201,8 +204,8 @@ static int follow_jump(const struct look *l, uint32_t func, uint64_t target, int
 
 static int add_end(const struct look *l, uint32_t func, uint64_t at, int depth)
 {
-	struct sonde_site site = {.function = at, .offset = at, .kind = SONDE_INSN_STEPPED,
-				  .insn = "ret"};
+	struct sonde_site site = {
+		.function = at, .offset = at, .kind = SONDE_INSN_STEPPED, .insn = "ret"};
 	uint8_t code[5];
 	int err = sonde_elf_code(l->elf, at, code, sizeof(code));
 
@@ -358,7 +361,8 @@ int sonde_ask_hooks_add(const struct sonde_lens_ctx *ctx, struct sonde_hook_list
 		int err = t->gone ? 0 : add_target(t->pid, (uint32_t)i, hooks);
 
 		if (err && sonde_target_alive(t)) /* one that has just gone needs no probe */
-			return sonde_err(err, "ask: cannot look for statistics functions of pid %d: %s",
+			return sonde_err(err,
+					 "ask: cannot look for statistics functions of pid %d: %s",
 					 t->pid, strerror(-err));
 	}
 	return 0;

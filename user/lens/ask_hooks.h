@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The functions by which programs ask their allocator for statistics, and where they are in a target.
- * Inside lens/ only.
+ * The functions by which programs ask their allocator for statistics, and where they are in a
+ * target. Inside lens/ only.
  */
 #ifndef SONDE_LENS_ASK_HOOKS_H
 #define SONDE_LENS_ASK_HOOKS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the files of the ask lens share: ask.c (figures), ask_window.c (when calls are counted, and what
- * that costs). Nobody else includes this.
+ * What the files of the ask lens share: ask.c (figures), ask_window.c (when calls are counted, and
+ * what that costs). Nobody else includes this.
  */
 #ifndef SONDE_LENS_ASK_IMPL_H
 #define SONDE_LENS_ASK_IMPL_H
@@ -20,7 +20,7 @@ struct ask_caller {
 struct ask_cost {
 	enum sonde_link_kind entry, exit; /* NONE: not probed                                   */
 	enum sonde_insn_kind insn;
-	bool ret;	  /* its end is a return probe                                          */
+	bool ret; /* its end is a return probe                                          */
 	double entry_ns, exit_ns;
 	double within_ns; /* what of both lies between the two looks at the clock               */
 };
@@ -58,7 +58,8 @@ int ask_window_open(struct sonde_lens_ctx *ctx, uint64_t now_ns);
 int ask_window_close(struct sonde_lens_ctx *ctx, uint64_t now_ns);
 bool ask_pulse(struct sonde_lens_ctx *ctx, uint64_t now_ns, bool attached);
 
-/* In windows, the present one included up to now: length, CPU time of all targets, cost of traps. */
+/* In windows, the present one included up to now: length, CPU time of all targets, cost of traps.
+ */
 struct ask_seen {
 	double wall_ns, cpu_ns, trap_ns;
 	double outside_wall_ns, outside_cpu_ns; /* between windows */

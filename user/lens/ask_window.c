@@ -31,8 +31,8 @@ static uint64_t cpu_of(pid_t pid)
 
 /*
  * The clock is read in the middle of an emulated trap: half lies before, half after. A stepped
- * instruction is stepped after the program ran, so all that is dearer about it comes after: within the
- * call at its entry, outside at its `ret`.
+ * instruction is stepped after the program ran, so all that is dearer about it comes after: within
+ * the call at its entry, outside at its `ret`.
  */
 static void learn_site(struct ask_state *s, const double (*hit)[2],
 		       const struct sonde_plan_item *item, const struct sonde_probe_site *site)
@@ -73,7 +73,7 @@ static bool seen_before(const struct sonde_hook *hook, size_t at)
 void ask_learn_costs(struct sonde_lens_ctx *ctx)
 {
 	static const double free_of_charge[SONDE_LINK__MAX][2];
-	const double (*hit)[2] = ctx->calibration ? ctx->calibration->hit_ns : free_of_charge;
+	const double(*hit)[2] = ctx->calibration ? ctx->calibration->hit_ns : free_of_charge;
 	struct ask_state *s = ctx->priv;
 	bool known[SONDE_ASK_FUNCS][2] = {{false}};
 
@@ -87,8 +87,8 @@ void ask_learn_costs(struct sonde_lens_ctx *ctx)
 		ends = !strcmp(item->program, "ask_exit");
 		for (size_t j = 0; j < item->hook->n_sites; j++) {
 			const struct sonde_probe_site *site = &item->hook->sites[j];
-			bool *done = &known[SONDE_ASK_COOKIE_FUNC(site->cookie) % SONDE_ASK_FUNCS]
-					   [ends];
+			bool *done =
+				&known[SONDE_ASK_COOKIE_FUNC(site->cookie) % SONDE_ASK_FUNCS][ends];
 
 			if (!*done && !seen_before(item->hook, j))
 				learn_site(s, hit, item, site);
@@ -131,7 +131,8 @@ static int set_counting(struct sonde_lens_ctx *ctx, uint32_t value)
 
 static int grow_times(struct ask_state *s, size_t n)
 {
-	struct ask_time *more = n > s->n_times ? reallocarray(s->times, n, sizeof(*more)) : s->times;
+	struct ask_time *more =
+		n > s->n_times ? reallocarray(s->times, n, sizeof(*more)) : s->times;
 
 	if (n && !more)
 		return -ENOMEM;
@@ -141,8 +142,8 @@ static int grow_times(struct ask_state *s, size_t n)
 	return 0;
 }
 
-/* The CPU clocks of all targets, at the begin of a window or for a reading. One that went keeps what
- * it had; one that came during a window counts from its first reading. */
+/* The CPU clocks of all targets, at the begin of a window or for a reading. One that went keeps
+ * what it had; one that came during a window counts from its first reading. */
 static int read_clocks(struct sonde_lens_ctx *ctx, bool begin)
 {
 	struct ask_state *s = ctx->priv;
@@ -213,11 +214,12 @@ static void tell_hot(struct sonde_lens_ctx *ctx)
 	if (s->told_hot)
 		return;
 	s->told_hot = true;
-	sonde_lens_note(ctx, SONDE_NOTE_INFO,
-			"the program asks its allocator for statistics so often that probes on it all "
-			"the time would take over 1 % of its CPU: they are on for short windows; calls "
-			"and times are those of the windows, shares and rates are estimates from them",
-			"");
+	sonde_lens_note(
+		ctx, SONDE_NOTE_INFO,
+		"the program asks its allocator for statistics so often that probes on it all "
+		"the time would take over 1 % of its CPU: they are on for short windows; calls "
+		"and times are those of the windows, shares and rates are estimates from them",
+		"");
 }
 
 bool ask_pulse(struct sonde_lens_ctx *ctx, uint64_t now_ns, bool attached)

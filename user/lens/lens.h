@@ -13,6 +13,7 @@
 #include "attach/hook.h"
 #include "core/clock.h"
 #include "model/visitor.h"
+#include "sonde/consumption.h"
 #include "sonde/event.h"
 #include "target/target.h"
 
@@ -96,6 +97,13 @@ struct sonde_lens {
 	 * @max rows into @out, returns how many. Multiplied by the calibrated cost of a hit. Optional.
 	 */
 	size_t (*hits)(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, size_t max);
+	/*
+	 * What all targets together have allocated and not freed, as of now or of the last reading
+	 * (then with that one's time). At most every millisecond: no system call if it can be helped.
+	 * 0; -ENODATA when there is none now. Optional.
+	 */
+	int (*consumption)(struct sonde_lens_ctx *ctx, uint64_t now_ns,
+			   struct sonde_consumption *out);
 	/*
 	 * Every 10 ms while recording, @attached: are the links there? Should they be? For a lens
 	 * whose probes may fire more often than can be paid for: the session takes them off and puts

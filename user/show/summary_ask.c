@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The summary's section on asking: what share of the CPU goes into questions to the allocator, which
- * functions they are and who calls them. Nothing where nobody asked.
+ * The summary's section on asking: what share of the CPU goes into questions to the allocator,
+ * which functions they are and who calls them. Nothing where nobody asked.
  */
 #include <math.h>
 
@@ -21,8 +21,9 @@ static void print_func(FILE *out, const struct sonde_asking_func *f)
 		fprintf(out, ", %s each", sonde_fmt_ns((char[32]){0}, 32, f->each_ns));
 	fputc('\n', out);
 	for (size_t i = 0; i < f->n_callers; i++)
-		fprintf(out, "    from %-31s %5.1f %%  %12s calls\n", SONDE_PLAIN(f->caller[i].name),
-			100 * f->caller[i].share, N(f->caller[i].calls));
+		fprintf(out, "    from %-31s %5.1f %%  %12s calls\n",
+			SONDE_PLAIN(f->caller[i].name), 100 * f->caller[i].share,
+			N(f->caller[i].calls));
 }
 
 void sonde_summary_ask(FILE *out, const struct sonde_snapshot *s)
