@@ -69,6 +69,20 @@ $(B)/skel/%.skel.h: $(B)/bpf/%.bpf.o
 	$(Q)mkdir -p $(@D)
 	$(Q)$(BPFTOOL) gen skeleton $< name $(subst -,_,$*)_bpf >$@
 
+# The program that runs inside a scratch process: bound at run time to the libraries of the target, so linked
+# against none, and carried within sonde.
+INSIDE := $(B)/inside.so
+
+$(INSIDE): user/target/heap/inside/main.c user/target/heap/inside/report.h
+	$(call msg,INSIDE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) -O1 -fPIC -fno-builtin -fno-stack-protector -fcf-protection=none \
+		-fno-asynchronous-unwind-tables -shared -nostdlib -Wl,-e,sonde_inside_start \
+		-Wl,--build-id=none -Wl,-z,noexecstack -Wl,--hash-style=both -s -o $@ $<
+
+$(B)/obj/user/target/heap/scratch.o: $(INSIDE)
+$(B)/obj/user/target/heap/scratch.o: CPPFLAGS += -DSONDE_INSIDE='"$(INSIDE)"'
+
 # Programs of the tests and benchmarks: each source is a program of its own.
 $(B)/bpf/bench/%.bpf.o: tests/bench/%.bpf.c
 	$(call msg,BPF,$<)

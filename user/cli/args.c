@@ -147,8 +147,10 @@ static const struct sonde_opt_choice ledger_modes[] = {
 	{NULL, 0},
 };
 static const struct sonde_opt_choice alloc_modes[] = {
-	{"off", SONDE_ALLOC_MODE_OFF},
+	{"auto", SONDE_ALLOC_MODE_AUTO},
+	{"counters", SONDE_ALLOC_MODE_COUNTERS},
 	{"exact", SONDE_ALLOC_MODE_EXACT},
+	{"off", SONDE_ALLOC_MODE_OFF},
 	{NULL, 0},
 };
 

@@ -28,6 +28,8 @@ enum sonde_ledger_mode { SONDE_LEDGER_AUTO = 0, SONDE_LEDGER_FULL, SONDE_LEDGER_
 struct sonde_lens_opts {
 	bool passive;	   /* no uprobe, no read of the target's memory                            */
 	bool alloc_exact;  /* --alloc-mode exact                                                    */
+	bool alloc_counters; /* --alloc-mode counters, and auto                                     */
+	bool alloc_asked;    /* counters were asked for by name: more may be spent on them          */
 	bool query_text;   /* spans carry their text                                                */
 	bool want_spans;   /* somebody downstream takes spans                                       */
 	uint64_t slower_than_ns;

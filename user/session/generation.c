@@ -19,6 +19,15 @@
 #define BASELINE_QUERIES 200
 #define GUARD_SLACK_NS	 (5 * SONDE_NS_PER_SEC)
 
+/* Exact mode is asked for by its own option, whatever --lens says. */
+bool sonde_session_wants_alloc(const struct sonde_session_opts *opts)
+{
+	if (opts->alloc_mode == SONDE_ALLOC_MODE_OFF)
+		return false;
+	return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT || !opts->lens_mask ||
+	       opts->lens_mask & 1u << SONDE_LENS_ALLOC;
+}
+
 void session_enable_lenses(struct session *s)
 {
 	for (size_t i = 0; i < sonde_lens_count; i++) {
@@ -28,7 +37,7 @@ void session_enable_lenses(struct session *s)
 		s->enabled[lens->id] = lens->id == SONDE_LENS_PROC || named ||
 				       (!s->opts->lens_mask && !lens->on_request);
 		if (lens->id == SONDE_LENS_ALLOC)
-			s->enabled[lens->id] = s->opts->alloc_mode == SONDE_ALLOC_MODE_EXACT;
+			s->enabled[lens->id] = sonde_session_wants_alloc(s->opts);
 		s->ctx[lens->id] = (struct sonde_lens_ctx){
 			.lens = lens,
 			.opts = &s->opts->lens,
@@ -82,6 +91,9 @@ static int open_objects(struct session *s)
 		int err;
 
 		if (!s->enabled[l] || !ctx->lens->elf)
+			continue;
+		/* Counters are read from outside: nothing of it would ever run. */
+		if (l == SONDE_LENS_ALLOC && !s->opts->lens.alloc_exact)
 			continue;
 		elf = ctx->lens->elf(&size);
 		err = sonde_engine_open(s->engine, l, ctx->lens->name, elf, size, &ctx->obj);

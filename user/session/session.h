@@ -15,7 +15,13 @@
 #include "model/snapshot.h"
 #include "target/target.h"
 
-enum sonde_alloc_mode { SONDE_ALLOC_MODE_OFF = 0, SONDE_ALLOC_MODE_EXACT = 1 };
+/* Auto: counters where they can be read, and why not where not. */
+enum sonde_alloc_mode {
+	SONDE_ALLOC_MODE_OFF = 0,
+	SONDE_ALLOC_MODE_EXACT,
+	SONDE_ALLOC_MODE_COUNTERS,
+	SONDE_ALLOC_MODE_AUTO,
+};
 
 /* How a command is started; all zero: as it is, and ended with the session. */
 struct sonde_session_start {
@@ -91,6 +97,8 @@ struct sonde_session_plan {
 	struct sonde_calibration calibration;
 	bool calibrated;
 };
+/* Is the alloc lens part of it? */
+bool sonde_session_wants_alloc(const struct sonde_session_opts *opts);
 int sonde_session_plan(const struct sonde_session_opts *opts, bool calibrate,
 		       struct sonde_session_plan *out);
 void sonde_session_plan_fini(struct sonde_session_plan *p);

@@ -88,6 +88,7 @@ QUANTILE(query_p95, 0.95)
 QUANTILE(query_p99, 0.99)
 RATE(fault_rate, "fault.count")
 RATE(alloc_bytes, "alloc.requested")
+LEVEL(live, "alloc.allocated")
 
 static bool alloc_rate(const struct sonde_snapshot *s, double secs, double *v)
 {
@@ -136,6 +137,7 @@ static bool drops(const struct sonde_snapshot *s, double secs, double *v)
 static const struct column columns[] = {
 	{"RSS", "rss_bytes", U_BYTES, rss_total},
 	{"anon", "rss_anon_bytes", U_BYTES, rss_anon},
+	{"live", "live_bytes", U_BYTES, live},
 	{"CPU", "cpu_ratio", U_PERCENT, cpu_share},
 	{"query/s", "queries_per_s", U_RATE, query_rate},
 	{"mean", "latency_mean_ns", U_NS, query_mean},

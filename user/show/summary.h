@@ -27,6 +27,8 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s);
 /* Only sonde's own part of it. */
 void sonde_summary_own_cost(FILE *out, const struct sonde_snapshot *s);
 
+/* What the allocator itself says of its heap; nothing where that was not read. */
+void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s);
 /* Does the function behind this label of alloc.calls hand out memory, rather than take it back? */
 bool sonde_summary_allocates(const char *label);
 
