@@ -33,13 +33,26 @@ until_line() { # FILE PATTERN PID
 
 # sonde in the background, until it publishes.
 publish() { # ARGUMENTS...
-	"$B/sonde" stat -p "$work_pid" --alloc-mode exact --yes -d 60s -i 50ms --publish "$page" "$@" \
-		>"$T/out" 2>"$T/err" 3>&- 9>&- &
+	"$B/sonde" stat -p "$work_pid" --lens rss -i 50ms --publish "$page" "$@" >"$T/out" 2>"$T/err" \
+		3>&- 9>&- &
 	sonde_pid=$!
 	until [ -e "$page" ]; do
 		kill -0 "$sonde_pid" || { cat "$T/err"; return 1; }
 		sleep 0.02
 	done
+}
+
+exact=(--alloc-mode exact --yes -d 60s)
+
+# Another program instead of setup's.
+hold_again() { # COMMAND...
+	exec 9>&-
+	wait "$work_pid"
+	rm "$T/work"
+	"$@" <"$T/go" >"$T/work" 2>"$T/err" 3>&- &
+	work_pid=$!
+	exec 9>"$T/go"
+	until_line "$T/work" ^ready "$work_pid"
 }
 
 # The program allocates N bytes more: its own account goes to $used.
@@ -52,38 +65,72 @@ allocate() {
 }
 
 # Values come every 10 ms: wait for the one that holds what the program's account says.
-agrees() { # BYTES
+agrees() { # BYTES SOURCE
 	local i
 	for ((i = 0; i < 500; i++)); do
 		read -r bytes bound age source ended < <("$B/harness/consume" read "$page")
-		[ "$bytes" -ne "$1" ] || break
+		[ "$bytes" -ne "$1" ] || [ "$bound" != 0 ] || break
 		sleep 0.02
 	done
 	echo "value $bytes, program $1, within $bound, $age ns old, source $source, ended $ended"
 	[ "$bytes" -eq "$1" ]
+	[ "$bound" = 0 ] # at rest
+	[ "$source" -eq "$2" ]
+	[ "$ended" -eq 0 ]
+}
+
+steps() { # SOURCE
+	local step
+	for step in 5000000 -3000000 64000000 -60000000; do
+		allocate $step
+		agrees "$used" "$1"
+	done
 }
 
 @test "exact mode: the value is the program's own, after each change" {
 	allocate 1000000
-	base=$used
+	publish "${exact[@]}"
+	agrees "$used" 2 # what was there before, too
+	steps 2
+}
+
+@test "counters mode, nothing attached: the value is the program's own" {
+	allocate 1000000
 	publish
-	agrees 0
-	[ "$source" -eq 1 ]
-	for step in 5000000 -3000000 64000000 -60000000; do
-		allocate $step
-		agrees $((used - base))
-		[ "$bound" -eq 0 ] # at rest
-		[ "$ended" -eq 0 ]
-	done
+	agrees "$used" 3
+	steps 3
+}
+
+@test "a command from its start" {
+	sonde_pid=
+	hold_again "$B/sonde" stat --lens rss --json --publish "$page" "${exact[@]}" -- env \
+		GLIBC_TUNABLES=glibc.malloc.tcache_count=0 "$B/harness/consume" hold
+	until [ -e "$page" ]; do kill -0 "$work_pid"; sleep 0.02; done
+	steps 2
+	exec 9>&-
+	wait "$work_pid"
+	work_pid=
+	[ ! -e "$page" ]
+}
+
+@test "gperftools: both modes against its own property" {
+	hold_again env LD_PRELOAD=libtcmalloc_minimal.so.4 "$B/harness/consume" hold
+	allocate 1000000
+	publish
+	agrees "$used" 3
+	steps 3
+	kill -INT "$sonde_pid"
+	wait "$sonde_pid"
+	publish "${exact[@]}"
+	agrees "$used" 2
+	steps 2
 }
 
 @test "stat --field prints the figure and nothing else" {
-	allocate 1000000
-	base=$used
 	publish --field consumption
 	allocate 2000000
-	agrees $((used - base))
-	until_line "$T/out" "^$((used - base))$" "$sonde_pid"
+	agrees "$used" 3
+	until_line "$T/out" "^$used$" "$sonde_pid"
 	kill -INT "$sonde_pid"
 	wait "$sonde_pid"
 	sonde_pid=
@@ -92,42 +139,37 @@ agrees() { # BYTES
 }
 
 @test "sonde is killed: the last value stays and its age tells" {
-	allocate 1000000
-	base=$used
 	publish --consumption-interval 20ms
 	allocate 2000000
-	agrees $((used - base))
+	agrees "$used" 3
 	kill -KILL "$sonde_pid"
 	wait "$sonde_pid" || true
-	sonde_pid=
 	for ((i = 0; i < 500; i++)); do
 		read -r bytes bound age source ended < <("$B/harness/consume" read "$page")
 		[ "$age" -le 200000000 ] || break
 		sleep 0.02
 	done
 	[ "$age" -gt 200000000 ] # ten times the interval
-	[ "$bytes" -eq $((used - base)) ]
+	[ "$bytes" -eq "$used" ]
 	[ "$ended" -eq 0 ]
 	# Its page may be replaced by a successor.
 	before=$(stat -c %i "$page")
-	"$B/sonde" stat -p "$work_pid" --alloc-mode exact --yes -d 60s -i 50ms --publish "$page" \
-		>"$T/out" 2>"$T/err" 3>&- 9>&- &
-	sonde_pid=$!
+	publish
 	until [ "$(stat -c %i "$page")" != "$before" ]; do
 		kill -0 "$sonde_pid"
 		sleep 0.02
 	done
-	agrees 0
+	agrees "$used" 3
 }
 
 @test "another file, or a link, is never written over" {
 	echo mine >"$page"
-	run "$B/sonde" stat -p "$work_pid" --alloc-mode exact --yes -d 1s --publish "$page"
+	run "$B/sonde" stat -p "$work_pid" --lens rss -d 1s --publish "$page"
 	[ "$status" -eq 1 ]
 	[[ $output == *"is no page of sonde's"* ]]
 	[ "$(cat "$page")" = mine ]
 	ln -s "$page" "$T/link"
-	run "$B/sonde" stat -p "$work_pid" --alloc-mode exact --yes -d 1s --publish "$T/link"
+	run "$B/sonde" stat -p "$work_pid" --lens rss -d 1s --publish "$T/link"
 	[ "$status" -eq 1 ]
 	[[ $output == *"symbolic link"* ]]
 	[ "$(cat "$page")" = mine ]
@@ -159,8 +201,9 @@ agrees() { # BYTES
 	for std in c++11 c++17 c++20; do
 		g++ -std=$std -Wall -Wextra -pedantic -Werror -I"$inc" -o "$T/cxx" "$T/use.cpp"
 	done
+	allocate 1000000
 	publish
-	agrees 0
+	agrees "$used" 3
 	"$T/c" "$page"
 	"$T/cxx" "$page"
 	run "$T/c" "$T/use.c"
@@ -188,7 +231,7 @@ agrees() { # BYTES
 }
 
 @test "nothing can tell: refused with the reason, and no file" {
-	run "$B/sonde" stat -p "$work_pid" -d 1s --lens rss --publish "$page"
+	run "$B/sonde" stat -p "$work_pid" -d 1s --lens rss --alloc-mode off --publish "$page"
 	[ "$status" -eq 5 ]
 	[[ $output == *"consumption cannot be told"*"--alloc-mode exact"* ]]
 	[ ! -e "$page" ]

@@ -2,10 +2,13 @@
 /*
  * A reader of sonde/consumption.h, and a program to be observed.
  *
- *   consume hold            "ready"; then a line N allocates blocks until N more bytes are in use
- * by mallinfo2's account (negative: frees), prints "in use USED"; "q" ends consume read FILE one
- * value: "bytes bound age_ns source ended"
+ * `consume hold` says "ready"; a line N makes it allocate until N more bytes are in use by the
+ * allocator's own account (negative: free), and it says "in use USED"; "q" ends it.
+ *
+ * `consume read FILE` prints one value: bytes, bound, age in ns, source, ended.
+ * LIBS: -ldl
  */
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -17,8 +20,16 @@
 
 static size_t in_use(void)
 {
-	struct mallinfo2 m = mallinfo2();
+	static int (*get)(const char *, size_t *);
+	void *found = get ? NULL : dlsym(RTLD_DEFAULT, "MallocExtension_GetNumericProperty");
+	struct mallinfo2 m;
+	size_t v;
 
+	if (found)
+		memcpy(&get, &found, sizeof(get));
+	if (get && get("generic.current_allocated_bytes", &v))
+		return v;
+	m = mallinfo2();
 	return m.uordblks + m.hblkhd;
 }
 

@@ -19,6 +19,7 @@
 #include "attach/plan.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "lens/alloc_consumption.h"
 #include "lens/alloc_counters.h"
 #include "lens/alloc_hooks.h"
 #include "lens/alloc_metrics.h"
@@ -107,6 +108,7 @@ struct alloc_state {
 	struct sonde_hist interval;
 	uint64_t prev_ns;
 	struct sonde_alloc_counters *counters; /* in counters mode */
+	struct sonde_alloc_base base;	       /* in exact mode */
 };
 
 static const void *alloc_elf(size_t *size)
@@ -163,26 +165,6 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 	return err ? sonde_err(err, "alloc: cannot size the counters: %s", strerror(-err)) : 0;
 }
 
-static const void *map_view(struct bpf_object *obj, const char *name, size_t *bytes)
-{
-	struct bpf_map *map = bpf_object__find_map_by_name(obj, name);
-	long page = sysconf(_SC_PAGESIZE);
-	size_t size;
-	void *p;
-
-	if (!map)
-		return NULL;
-	size = (size_t)bpf_map__max_entries(map) * bpf_map__value_size(map);
-	size = (size + (size_t)page - 1) / (size_t)page * (size_t)page;
-	p = mmap(NULL, size, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
-	if (p == MAP_FAILED) {
-		sonde_err(errno, "alloc: cannot map %s: %s", name, strerror(errno));
-		return NULL;
-	}
-	*bytes = size;
-	return p;
-}
-
 /* Which operations of which target are attached, and how, as the plan says. */
 static void learn_plan(struct sonde_lens_ctx *ctx)
 {
@@ -235,8 +217,8 @@ static void alloc_fini(struct sonde_lens_ctx *ctx)
 
 static int make_state(struct sonde_lens_ctx *ctx, struct alloc_state *s)
 {
-	s->rows = map_view(ctx->obj, "alloc_rows", &s->rows_bytes);
-	s->sizes = map_view(ctx->obj, "alloc_sizes", &s->sizes_bytes);
+	s->rows = sonde_alloc_map_view(ctx->obj, "alloc_rows", &s->rows_bytes);
+	s->sizes = sonde_alloc_map_view(ctx->obj, "alloc_sizes", &s->sizes_bytes);
 	if (!s->rows || !s->sizes)
 		return -EIO;
 	s->targets = calloc(s->n_targets, sizeof(*s->targets));
@@ -304,20 +286,9 @@ static int alloc_retarget(struct sonde_lens_ctx *ctx)
 
 static struct sonde_alloc_row sum_row(const struct alloc_state *s, uint32_t target, uint32_t op)
 {
-	struct sonde_alloc_row sum = {0};
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
 
-	for (uint32_t lane = 0; lane < s->lanes; lane++) {
-		const struct sonde_alloc_row *r =
-			&s->rows[sonde_alloc_row_index(lane, s->n_targets, target, op)];
-
-		sum.calls += __atomic_load_n(&r->calls, __ATOMIC_RELAXED);
-		sum.bytes += __atomic_load_n(&r->bytes, __ATOMIC_RELAXED);
-		sum.failed += __atomic_load_n(&r->failed, __ATOMIC_RELAXED);
-		sum.inner += __atomic_load_n(&r->inner, __ATOMIC_RELAXED);
-		sum.chunk_in += __atomic_load_n(&r->chunk_in, __ATOMIC_RELAXED);
-		sum.chunk_out += __atomic_load_n(&r->chunk_out, __ATOMIC_RELAXED);
-	}
-	return sum;
+	return sonde_alloc_sum_row(&v, target, op);
 }
 
 static int push_op(const struct sonde_lens_ctx *ctx, uint32_t target, enum sonde_alloc_op op,
@@ -468,42 +439,21 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 	return n;
 }
 
-/* Bytes handed out and given back, of every target whose returns are seen; false: of none. */
-static bool sum_chunks(const struct alloc_state *s, uint64_t *in, uint64_t *out)
-{
-	bool any = false;
-
-	*in = *out = 0;
-	for (uint32_t t = 0; t < s->n_targets; t++) {
-		for (uint32_t op = 1; s->targets[t].returns && op < SONDE_ALLOC__MAX; op++) {
-			struct sonde_alloc_row row = sum_row(s, t, op);
-
-			*in += row.chunk_in;
-			*out += row.chunk_out;
-		}
-		any |= s->targets[t].returns;
-	}
-	return any;
-}
-
-/* The lanes are read one after the other while the program goes on: what changed from one reading to
- * the next is how far off it may be. */
 static int alloc_consumption(struct sonde_lens_ctx *ctx, uint64_t now_ns,
 			     struct sonde_consumption *out)
 {
-	const struct alloc_state *s = ctx->priv;
-	uint64_t in, gone, in_after, gone_after;
+	struct alloc_state *s = ctx->priv;
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
+	bool attached = false;
 
-	if (!s || !s->rows || !sum_chunks(s, &in, &gone))
-		return -ENODATA;
-	sum_chunks(s, &in_after, &gone_after);
-	*out = (struct sonde_consumption){
-		.bytes = (int64_t)(in_after - gone_after),
-		.bound = in_after - in + gone_after - gone,
-		.taken_ns = now_ns,
-		.source = SONDE_CONSUMPTION_CHANGE,
-	};
-	return 0;
+	if (s->counters)
+		return sonde_alloc_counters_consumption(ctx, s->counters, now_ns, out);
+	for (uint32_t t = 0; t < s->n_targets; t++) {
+		if (s->targets[t].blind)
+			return -ENODATA;
+		attached |= s->targets[t].attached;
+	}
+	return attached ? sonde_alloc_consumption(ctx, &v, &s->base, now_ns, out) : -ENODATA;
 }
 
 const struct sonde_lens sonde_lens_alloc = {

@@ -19,13 +19,13 @@
 #define BASELINE_QUERIES 200
 #define GUARD_SLACK_NS	 (5 * SONDE_NS_PER_SEC)
 
-/* Exact mode is asked for by its own option, whatever --lens says. */
+/* Exact mode is asked for by its own option, and consumption too, whatever --lens says. */
 bool sonde_session_wants_alloc(const struct sonde_session_opts *opts)
 {
 	if (opts->alloc_mode == SONDE_ALLOC_MODE_OFF)
 		return false;
-	return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT || !opts->lens_mask ||
-	       opts->lens_mask & 1u << SONDE_LENS_ALLOC;
+	return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT || !opts->lens_mask || opts->publish ||
+	       opts->want_consumption || opts->lens_mask & 1u << SONDE_LENS_ALLOC;
 }
 
 void session_enable_lenses(struct session *s)
