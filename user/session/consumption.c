@@ -5,6 +5,8 @@
  * time is a timer of the loop; a value's own time is when its source took it.
  */
 #include <errno.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "core/err.h"
 #include "core/mem.h"
@@ -42,6 +44,27 @@ static int read_value(struct session *s, uint64_t now_ns, struct sonde_consumpti
 	return -ENODATA;
 }
 
+/*
+ * A value is only as fresh as we are scheduled. On a machine full of runnable threads a short slice means
+ * an early deadline, so that a waking thread gets its CPU soon, and no more of it (since 6.12; before, and
+ * where refused, we wait as all do).
+ */
+static void ask_for_short_slices(void)
+{
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = {.size = sizeof(attr), .runtime = 100000};
+
+	errno = 0;
+	attr.nice = getpriority(PRIO_PROCESS, 0);
+	if (!errno)
+		syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 static pid_t first_target(const struct session *s)
 {
 	for (size_t i = 0; i < s->targets.n; i++)
@@ -64,6 +87,7 @@ int session_consumption_begin(struct session *s)
 			"allocator keeps sizes");
 	if (!s->opts->publish)
 		return 0;
+	ask_for_short_slices();
 	loop_publish(&s->loop, s->opts->consumption_interval_ns);
 	return sonde_publisher_open(&s->publisher, s->opts->publish,
 				    s->opts->consumption_interval_ns, first_target(s), &c);
