@@ -28,11 +28,14 @@ struct {
 	__type(value, struct task_span);
 } span SEC(".maps");
 
-/* The open query of the current thread, or NULL. */
+/* The open query of the current thread, or NULL; nobody keeps it where nobody asked for spans. */
 static __always_inline struct task_span *span_current(void)
 {
-	struct task_span *s = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0, 0);
+	struct task_span *s;
 
+	if (!cfg.per_query)
+		return NULL;
+	s = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0, 0);
 	return s && s->seq ? s : NULL;
 }
 

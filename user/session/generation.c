@@ -168,8 +168,8 @@ int session_prepare(struct session *s)
 {
 	struct sonde_config cfg = {
 		.text_bytes = SONDE_TEXT_BYTES,
-		.span_events = s->opts->lens.want_spans || s->opts->n_sinks > 0,
-		.per_query = 1,
+		.span_events = s->opts->lens.want_spans,
+		.per_query = s->opts->lens.want_spans,
 		.slower_than_ns = s->opts->lens.slower_than_ns,
 	};
 	int err;
