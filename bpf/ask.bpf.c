@@ -76,13 +76,20 @@ static __always_inline void hit(__u64 cookie, bool entry)
 /*
  * The scheduler adds up a thread's CPU time now and then, and notes when it last did (exec_start,
  * which is also set when the thread gets a CPU). While it runs both grow alike; what exec_start
- * gains beyond the sum is the time off the CPU, exact at any moment.
+ * gains beyond the sum is the time off the CPU, exact at any moment. Its clock stands still while a
+ * hypervisor has taken the CPU away, differently on each CPU: what it lags behind the run queue's
+ * other clock is added.
  */
 static __always_inline __u64 off_cpu_clock(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 off = BPF_CORE_READ(task, se.exec_start) - BPF_CORE_READ(task, se.sum_exec_runtime);
+	struct rq *rq;
 
-	return BPF_CORE_READ(task, se.exec_start) - BPF_CORE_READ(task, se.sum_exec_runtime);
+	if (!bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(task->se.cfs_rq->rq))
+		return off;
+	rq = BPF_CORE_READ(task, se.cfs_rq, rq);
+	return off + BPF_CORE_READ(rq, clock) - BPF_CORE_READ(rq, clock_task);
 }
 
 static __always_inline __u64 cpu_of(const struct ask_thread *t, __u64 ns)

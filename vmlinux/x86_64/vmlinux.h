@@ -141,7 +141,7 @@ struct sched_info {
 };
 
 struct rq {
-	__u64 clock;
+	__u64 clock, clock_task;
 };
 
 struct cfs_rq {
