@@ -227,7 +227,7 @@ static int push_absence(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 {
 	int err;
 
-	if (t->told)
+	if (t->told || ctx->rehearsal)
 		return 0;
 	t->told = true;
 	err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns, t->why);
@@ -237,7 +237,7 @@ static int push_absence(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 		if (t->pushed & 1u << gauges[k].figure)
 			err = sonde_lens_push_absent(ctx, i, gauges[k].metric, gauges[k].label,
 						     ts_ns, t->why);
-	if (err || t->noted || ctx->rehearsal)
+	if (err || t->noted)
 		return err;
 	t->noted = true;
 	return sonde_lens_note(ctx, ctx->opts->alloc_asked ? SONDE_NOTE_DEGRADED : SONDE_NOTE_INFO,

@@ -18,6 +18,7 @@
 
 #include "target/elf.h"
 #include "target/maps.h"
+#include "target/proc.h"
 
 struct sonde_heap_reader;
 
@@ -150,10 +151,13 @@ const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap)
 /* Where the counters of its threads lie (see the reader's places); false: it keeps none. */
 bool sonde_heap_places(const struct sonde_heap *heap, int64_t out[2]);
 /*
- * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its pages
- * in); -ESTALE: it has executed another program, open it anew; -ESRCH: gone.
+ * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its
+ * pages in); -ESTALE: it has executed another program, open it anew; -ESRCH: gone.
  */
 int sonde_heap_read(struct sonde_heap *heap, const struct sonde_heap_budget *budget,
 		    struct sonde_heap_reading *out, char *why, size_t size);
+/* May the heap of a process with this memory be read? A remote read faults pages in, and free
+ * memory is what is swapped out first. 0, -EAGAIN with @why, -ESRCH. */
+int sonde_heap_may_read(const struct sonde_proc_mem *mem, char *why, size_t size);
 
 #endif
