@@ -12,6 +12,7 @@
  */
 #include "lib/block.bpf.h"
 #include "lib/span.bpf.h"
+#include "lib/threads.bpf.h"
 
 extern __u64 *bpf_session_cookie(void) __ksym __weak;
 extern bool bpf_session_is_return(void) __ksym __weak;
@@ -191,7 +192,7 @@ static __always_inline void count_inner(__u32 target, __u32 op)
 static __always_inline void count_call(__u32 target, __u32 op, __u64 size)
 {
 	struct sonde_alloc_row *row = row_of(target, op);
-	struct task_span *query = cfg.per_query ? span_current() : NULL;
+	struct task_span *query = span_current();
 	__u64 *bucket;
 	__u32 i;
 
