@@ -12,6 +12,7 @@
  */
 #include "lib/block.bpf.h"
 #include "lib/span.bpf.h"
+#include "lib/threads.bpf.h"
 
 extern __u64 *bpf_session_cookie(void) __ksym __weak;
 extern bool bpf_session_is_return(void) __ksym __weak;

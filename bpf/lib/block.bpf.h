@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 2, of the alloc lens: how large a block is. By its address: glibc's header, jemalloc's
+ * Layer 1, of the alloc lens: how large a block is. By its address: glibc's header, jemalloc's
  * radix tree, gperftools' page map, each the allocator's own and read from the process that runs.
  * By its request, where the allocator rounds by a rule: its size classes. Both give the same number
  * for the same block, so that what is handed out and what is given back cancel exactly.
@@ -11,7 +11,7 @@
 #ifndef SONDE_BPF_BLOCK_H
 #define SONDE_BPF_BLOCK_H
 
-#include "lib/filter.bpf.h"
+#include "lib/base.bpf.h"
 #include "sonde/alloc.h"
 
 /* One per allocator of a target that has tables. Sized before load. */
@@ -168,11 +168,15 @@ static __always_inline __u64 block_request(__u64 cookie, __u64 size, __u64 align
 	d = block_domain(cookie);
 	if (!d)
 		return 0;
+	if (align > 1)
+		size = size ?: 1; /* 0 bytes get an address of their own, at the alignment */
+	if (align > 1 && align <= 1ull << (d->page_shift & 63))
+		size = round_up(size, align);
+	else if (align > 1)
+		return round_up(size, 1ull << (d->page_shift & 63)); /* whole pages */
 	if (SONDE_ALLOC_COOKIE_RULE(cookie) == SONDE_BLOCK_RTREE)
-		return rtree_request(align > 1 ? round_up(size, align) : size);
-	if (align > 1ull << (d->page_shift & 63))
-		return round_up(size, 1ull << (d->page_shift & 63));
-	return pagemap_request(d, align > 1 ? round_up(size, align) : size);
+		return rtree_request(size);
+	return pagemap_request(d, size);
 }
 
 #endif

@@ -156,9 +156,10 @@ static void cxx_functions(unsigned i)
 	p = count(NEW, n, ::operator new(n, al));
 	table[DELETE].calls++;
 	::operator delete(p, al);
-	p = count(NEW, n, ::operator new[](n, al));
+	/* Not of 0 bytes: jemalloc 5.3 then takes the block back as one of 8 bytes, and it is none. */
+	p = count(NEW, n + 1, ::operator new[](n + 1, al));
 	table[SIZED].calls++;
-	::operator delete[](p, n, al);
+	::operator delete[](p, n + 1, al);
 	/* A malloc of the same size between new and delete is a malloc. */
 	p = count(NEW, n, ::operator new(n));
 	release(count(MALLOC, n, malloc(n)));

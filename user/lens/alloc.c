@@ -60,6 +60,11 @@ static const struct sonde_metric_desc metrics[] = {
 			"of it given back to the system, address space kept"},
 	[M_METADATA] = {"alloc.metadata", "bytes", SONDE_GAUGE,
 			"the allocator's own memory, beside its heap"},
+	[M_THREADS] = {"alloc.threads", "count", SONDE_GAUGE,
+		       "threads whose own counters were read"},
+	[M_ENDS_LOST] =
+		{"alloc.ends_lost", "count", SONDE_COUNTER,
+		 "threads that ended unread: what each did since its last reading is missing"},
 	[M_READ_TIME] = {"alloc.read_time", "ns", SONDE_GAUGE,
 			 "time that the latest reading of the heap took"},
 	[M_NOT_CLEAN] = {"alloc.not_clean", "count", SONDE_COUNTER,
@@ -123,6 +128,8 @@ static bool wants_probes(const struct sonde_lens_ctx *ctx)
 
 static int alloc_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 {
+	if (ctx->opts->alloc_counters)
+		return sonde_alloc_counters_hooks(ctx, hooks);
 	return wants_probes(ctx) ? sonde_alloc_hooks_add(ctx, hooks) : 0;
 }
 
@@ -152,6 +159,13 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 
 	if (!rows || !sizes || !rodata || !domains)
 		return sonde_err(ENOENT, "alloc: a map is missing from the BPF object");
+	if (!ctx->opts->alloc_counters) {
+		struct bpf_map *ended = bpf_object__find_map_by_name(obj, "tls_ended");
+
+		if (ended && bpf_map__set_max_entries(ended, 1))
+			return sonde_err(EINVAL,
+					 "alloc: cannot size the map of threads that ended");
+	}
 	if (!wants_probes(ctx))
 		return 0; /* nothing will count: the smallest maps do */
 	n = n > SONDE_MAX_TARGETS ? SONDE_MAX_TARGETS : n;
@@ -266,6 +280,8 @@ static int alloc_start(struct sonde_lens_ctx *ctx)
 	const uint32_t zero = 0, one = 1;
 	struct bpf_map *map;
 
+	if (s->counters)
+		return sonde_alloc_counters_start(ctx, s->counters);
 	if (!s->rows)
 		return 0;
 	map = bpf_object__find_map_by_name(ctx->obj, ".bss");

@@ -10,10 +10,14 @@
 
 struct sonde_alloc_counters;
 
+/* What its reading needs attached: nothing, unless an allocator counts by thread. 0 or -ENOMEM. */
+int sonde_alloc_counters_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
 /* Opens the heap of each target; a refusal is that target's reason for having no values. 0 or
  * -ENOMEM. */
 int sonde_alloc_counters_new(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters **out);
 void sonde_alloc_counters_free(struct sonde_alloc_counters **c);
+/* All is attached. 0, or the visitor's -errno. */
+int sonde_alloc_counters_start(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c);
 /* Targets changed: what was refused is tried again. */
 void sonde_alloc_counters_retarget(struct sonde_alloc_counters *c);
 /* One reading of each target that lives. 0 or the visitor's -errno. */

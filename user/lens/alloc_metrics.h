@@ -19,6 +19,8 @@ enum sonde_alloc_metric {
 	M_FREE,
 	M_UNMAPPED,
 	M_METADATA,
+	M_THREADS,
+	M_ENDS_LOST,
 	M_READ_TIME,
 	M_NOT_CLEAN,
 };

@@ -12,6 +12,9 @@ static const struct {
 	int from;
 	const char *sql;
 } steps[] = {
+	{.from = 1,
+	 .sql = "ALTER TABLE span ADD COLUMN heap_allocated INTEGER;"
+		"ALTER TABLE span ADD COLUMN heap_freed INTEGER"},
 	{.from = SONDE_RECORD_SCHEMA, .sql = NULL},
 };
 

@@ -182,6 +182,9 @@ static void span_counts(sqlite3_stmt *st, struct sonde_span *s)
 	s->found = (uint64_t)sqlite3_column_int64(st, 29);
 	s->handler_wall_ms = (uint32_t)sqlite3_column_int64(st, 30);
 	s->handler_hits = (uint32_t)sqlite3_column_int64(st, 31);
+	s->has_heap = sqlite3_column_type(st, 34) != SQLITE_NULL;
+	s->heap_allocated = (uint64_t)sqlite3_column_int64(st, 34);
+	s->heap_freed = (uint64_t)sqlite3_column_int64(st, 35);
 }
 
 static int emit_span(struct visit *v, sqlite3_stmt *st)
@@ -218,7 +221,8 @@ static int emit_span(struct visit *v, sqlite3_stmt *st)
 		 "s.statements, s.arrival_ns, s.start_ns, s.request_end_ns, s.first_ns, "          \
 		 "s.last_ns, s.bytes_in, s.bytes_out, s.request_len, s.alloc_bytes, "              \
 		 "s.alloc_calls, s.faults, s.fault_ns, s.handler_ns, s.found, "                    \
-		 "s.handler_wall_ms, s.handler_hits, f.text, t.text "
+		 "s.handler_wall_ms, s.handler_hits, f.text, t.text, "                             \
+		 "s.heap_allocated, s.heap_freed "
 /* Column 0 is the time up to which a tick must have come. ?1 and ?2 bound it: [since, until). */
 enum cursor_id { C_METRIC, C_NOTE, C_DROP, C_SPAN, C_HIST, C__MAX };
 

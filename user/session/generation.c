@@ -11,6 +11,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "lens/alloc_threads.h"
 #include "session/internal.h"
 
 #define BASELINE_MIN_NS	 (100 * SONDE_NS_PER_MS)
@@ -82,6 +83,14 @@ static int note_plan(struct session *s)
 	return 0;
 }
 
+static bool plan_has(const struct sonde_plan *plan, int lens)
+{
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->items[i].hook->lens == lens && plan->items[i].alt >= 0)
+			return true;
+	return false;
+}
+
 static int open_objects(struct session *s)
 {
 	for (int l = 0; l < SONDE_LENS__MAX; l++) {
@@ -92,8 +101,8 @@ static int open_objects(struct session *s)
 
 		if (!s->enabled[l] || !ctx->lens->elf)
 			continue;
-		/* Counters are read from outside: nothing of it would ever run. */
-		if (l == SONDE_LENS_ALLOC && !s->opts->lens.alloc_exact)
+		/* Most counters are read from outside: nothing of it would ever run. */
+		if (l == SONDE_LENS_ALLOC && !plan_has(&s->plan, l))
 			continue;
 		elf = ctx->lens->elf(&size);
 		err = sonde_engine_open(s->engine, l, ctx->lens->name, elf, size, &ctx->obj);
@@ -164,12 +173,23 @@ static int set_control(struct session *s)
 	return sonde_engine_control(s->engine, &c);
 }
 
+/* May an allocator tell each query's bytes? */
+static bool counts_queries(const struct session *s)
+{
+	bool counters = s->enabled[SONDE_LENS_ALLOC] && s->opts->lens.alloc_counters;
+
+	for (size_t i = 0; counters && i < s->targets.n; i++)
+		if (sonde_alloc_threads_wanted(&s->targets.t[i]))
+			return true;
+	return false;
+}
+
 int session_prepare(struct session *s)
 {
 	struct sonde_config cfg = {
 		.text_bytes = SONDE_TEXT_BYTES,
 		.span_events = s->opts->lens.want_spans,
-		.per_query = s->opts->lens.want_spans,
+		.per_query = s->opts->lens.want_spans || counts_queries(s),
 		.slower_than_ns = s->opts->lens.slower_than_ns,
 	};
 	int err;

@@ -41,7 +41,7 @@ struct sonde_allocator {
 	/* The set that counts each operation once; aliases of one address are merged by the caller. */
 	const struct sonde_alloc_entry *entries;
 	size_t n_entries;
-	bool cxx;		/* it may define operator new and delete: sonde_cxx_entries belong to the set */
+	bool cxx;		/* sonde_cxx_entries belong to the set as well                      */
 	/* How a block's size is learned from its address, so that exact mode can tell live bytes. */
 	enum sonde_block_rule rule;
 	/* Find its tables in the process; NULL where the rule needs none. */
@@ -93,7 +93,8 @@ struct sonde_alloc_site {
 };
 /*
  * Resolve the set in module @m: unique by offset, moved to the cheapest site unless the entry wants
- * its return seen (@with_returns, and sonde_alloc_wants_return()). *out heap, caller frees. 0 or -errno (logged).
+ * its return seen (@with_returns, and sonde_alloc_wants_return()). *out heap, caller frees. 0 or
+ * -errno (logged).
  */
 bool sonde_alloc_wants_return(const struct sonde_alloc_entry *e);
 int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_module *m,

@@ -125,6 +125,11 @@ typedef struct {
 
 struct signal_struct {
 	atomic_t live;
+	unsigned long long sum_sched_runtime; /* of threads that have ended */
+};
+
+struct thread_struct {
+	unsigned long fsbase;
 };
 
 struct file;
@@ -168,6 +173,8 @@ struct task_struct {
 	unsigned long nvcsw, nivcsw;
 	struct sched_entity se;
 	struct sched_info sched_info;
+	__u64 start_boottime;
+	struct thread_struct thread;
 };
 
 struct task_struct___v5_11 {

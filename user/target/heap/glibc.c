@@ -14,6 +14,9 @@
 #include "target/heap/glibc_walk.h"
 #include "target/heap/inside/report.h"
 
+#define WALKS	      3	  /* of one reading, at most */
+#define ARRIVED_SHARE 100 /* 1 % of what is used may come to lists while they are walked */
+
 /* The fields of a report (inside/main.c: tell_glibc). */
 enum {
 	R_ARENA,
@@ -107,32 +110,40 @@ static uint64_t less(uint64_t a, uint64_t b)
 }
 
 /*
- * Walk, and read the totals once more: what went to or from the lists meanwhile is in the
- * difference, so the middle of both is what fits the walk.
+ * What went to or from the lists during the walk is in the difference of the totals before and
+ * after it, so the middle of both is what fits the walk. Where more came to lists meanwhile than
+ * may be overlooked it is walked once more.
  */
 static int walk(struct glibc_heap *h, const struct sonde_heap_budget *budget,
 		struct glibc_totals *t, struct sonde_heap_reading *r)
 {
-	uint64_t began = sonde_mono_ns(), took;
-	struct glibc_totals after;
-	struct glibc_free lists;
-	int err = glibc_walk(&h->arenas, budget->max_nodes, &lists);
+	uint64_t began = sonde_mono_ns(), limit = 0;
+	struct glibc_totals after = *t;
+	struct glibc_free lists = {0};
 
-	if (!err)
-		err = glibc_arenas_read(&h->arenas, &after);
-	if (err)
-		return err;
-	took = sonde_mono_ns() - began;
+	for (int i = 0; i < WALKS && lists.arrived >= limit; i++) {
+		int err;
+
+		if (i && budget->max_nodes && r->nodes > budget->max_nodes / 2)
+			break;
+		*t = after;
+		err = glibc_walk(&h->arenas, budget->max_nodes, &after, &lists);
+		if (err)
+			return err;
+		r->nodes += lists.nodes;
+		limit = (t->system - t->tops) / ARRIVED_SHARE + 1;
+	}
+	h->lists_ns = sonde_mono_ns();
 	h->next_walk_ns =
-		budget->share > 0 ? sonde_mono_ns() + (uint64_t)((double)took / budget->share) : 0;
-	r->nodes = lists.nodes;
-	r->clean &= lists.clean && after.clean;
+		budget->share > 0
+			? h->lists_ns + (uint64_t)((double)(h->lists_ns - began) / budget->share)
+			: 0;
+	r->clean &= lists.clean && after.clean && lists.arrived < limit;
 	t->system = (t->system + after.system) / 2;
 	t->tops = (t->tops + after.tops) / 2;
 	t->mmapped = (t->mmapped + after.mmapped) / 2;
 	h->lists = lists;
 	h->walked = lists.whole;
-	h->lists_ns = began;
 	return 0;
 }
 
@@ -190,13 +201,13 @@ out:
 static int glibc_fields(void *state, uint64_t *out, uint32_t *told)
 {
 	struct glibc_heap *h = state;
-	struct glibc_totals t;
+	struct glibc_totals t, after;
 	struct glibc_free f;
 	uint64_t cached = 0;
 	int err = glibc_arenas_read(&h->arenas, &t);
 
 	if (!err)
-		err = glibc_walk(&h->arenas, 0, &f);
+		err = glibc_walk(&h->arenas, 0, &after, &f);
 	if (!err && (!t.clean || !f.clean))
 		err = -EIO; /* it is at rest: nothing may be amiss */
 	if (!err)

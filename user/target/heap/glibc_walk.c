@@ -17,6 +17,7 @@
 
 #define LIST_TRIES 3
 #define UNSORTED   1
+#define PASSED	   4  /* so many neighbours may be taken out at once behind a walk */
 #define SMALL_BINS 64 /* below, a bin holds chunks of one size: 16 bytes times its number */
 
 enum { FORWARD, BACKWARD, WAYS };
@@ -29,8 +30,9 @@ enum way_state {
 
 struct way {
 	enum way_state state;
-	uint64_t cur, prev; /* the chunk to read next, and the one before it */
-	uint64_t last;	    /* the last chunk that counted */
+	uint64_t cur;	       /* the chunk to read next */
+	uint64_t last;	       /* the last chunk that counted */
+	uint64_t seen[PASSED]; /* the last few, in a ring */
 	uint64_t bytes, n;
 };
 
@@ -41,7 +43,9 @@ struct list {
 	bool fast, done;
 	uint8_t tries;
 	struct way way[WAYS];
-	uint64_t bytes, n; /* the outcome */
+	uint64_t first[PASSED]; /* chunks that it began with */
+	uint64_t stop[PASSED];	/* it ends before these, where they are not 0 */
+	uint64_t bytes, n;	/* the outcome */
 };
 
 /* A chunk as the allocator sees it. */
@@ -71,8 +75,8 @@ static uint64_t word(const struct glibc_arenas *s, size_t arena, uint64_t offset
 
 static void begin(struct list *l, uint64_t first, uint64_t last)
 {
-	l->way[FORWARD] = (struct way){.cur = first, .prev = l->sentinel};
-	l->way[BACKWARD] = (struct way){.cur = last, .prev = l->sentinel};
+	l->way[FORWARD] = (struct way){.cur = first};
+	l->way[BACKWARD] = (struct way){.cur = last};
 	if (l->fast)
 		l->way[BACKWARD].state = STUCK; /* it has one direction only */
 }
@@ -125,8 +129,22 @@ static bool size_fits(const struct walk *w, const struct list *l, uint64_t size)
 	return l->bin < SMALL_BINS ? size == 16u * l->bin : size >= 16u * SMALL_BINS;
 }
 
-/* May the chunk count? A neighbour that was just taken out leaves a wrong link back: in a list of
- * one size that does not matter. */
+/*
+ * Does the chunk link back to where we come from? If what lay between was taken out meanwhile it
+ * links to a chunk passed before, or to the list's end. A chunk that was taken itself and put
+ * elsewhere, be it the other end of this list, links to strangers: to follow it would skip what
+ * lies between.
+ */
+static bool links_back(const struct list *l, const struct way *y, uint64_t back)
+{
+	if (back == l->sentinel)
+		return true;
+	for (size_t i = 0; i < PASSED && i < y->n; i++)
+		if (y->seen[i] == back)
+			return true;
+	return false;
+}
+
 static bool chunk_fits(const struct walk *w, const struct list *l, int d, const struct chunk *c)
 {
 	const struct way *y = &l->way[d];
@@ -137,7 +155,7 @@ static bool chunk_fits(const struct walk *w, const struct list *l, int d, const 
 	/* Every chunk takes at least its minimum of what the arena has. */
 	if (y->n > w->s->a[l->arena].system_mem / GLIBC_CHUNK_MIN)
 		return false;
-	return l->fast || back == y->prev || l->bin != UNSORTED;
+	return l->fast || links_back(l, y, back);
 }
 
 static bool in_arena(const struct walk *w, const struct list *l, uint64_t p)
@@ -145,6 +163,14 @@ static bool in_arena(const struct walk *w, const struct list *l, uint64_t p)
 	uint64_t at = w->s->a[l->arena].at;
 
 	return p >= at && p - at < w->s->image_size;
+}
+
+static bool is_stop(const struct list *l, uint64_t p)
+{
+	for (size_t i = 0; i < PASSED; i++)
+		if (l->stop[i] && l->stop[i] == p)
+			return true;
+	return false;
 }
 
 static void step(struct walk *w, struct list *l, int d, const struct chunk *c, bool ok)
@@ -156,18 +182,19 @@ static void step(struct walk *w, struct list *l, int d, const struct chunk *c, b
 		y->state = STUCK;
 		return;
 	}
-	y->n++;
+	if (d == FORWARD && y->n < PASSED)
+		l->first[y->n] = y->cur;
+	y->seen[y->n++ % PASSED] = y->cur;
 	y->bytes += c->size & ~7ull;
 	y->last = y->cur;
 	w->nodes++;
 	next = d == FORWARD ? c->fd : c->bk;
 	if (l->fast && w->s->v[GLIBC_SAFE_LINK])
 		next ^= (y->cur + 16) >> 12;
-	if (l->fast ? !next : next == l->sentinel)
+	if ((l->fast ? !next : next == l->sentinel) || is_stop(l, next))
 		y->state = HOME;
 	else if (in_arena(w, l, next))
 		y->state = STUCK; /* strayed into another list */
-	y->prev = y->cur;
 	y->cur = next;
 }
 
@@ -180,7 +207,7 @@ static bool at_same(const struct list *l)
 
 static bool reached(const struct way *y, const struct way *other)
 {
-	return y->state != STUCK && other->n && y->cur == other->last;
+	return y->state == GOING && other->state != HOME && other->n && y->cur == other->last;
 }
 
 static void finish(struct list *l, uint64_t bytes, uint64_t n)
@@ -220,12 +247,15 @@ static int settle(struct walk *w, struct list *l, bool same)
 {
 	const struct way *f = &l->way[FORWARD], *b = &l->way[BACKWARD];
 
-	if (f->state == HOME)
+	if ((same && f->state != STUCK) || reached(f, b) || reached(b, f))
+		finish(l, f->bytes + b->bytes, f->n + b->n);
+	else if (f->state == GOING || b->state == GOING)
+		return 0;
+	/* They passed each other, where the chunk between them was taken: each saw all of it. */
+	else if (f->state == HOME && (b->state == STUCK || f->n >= b->n))
 		finish(l, f->bytes, f->n);
 	else if (b->state == HOME)
 		finish(l, b->bytes, b->n);
-	else if ((same && f->state != STUCK) || reached(f, b) || reached(b, f))
-		finish(l, f->bytes + b->bytes, f->n + b->n);
 	else if (f->state == STUCK && b->state == STUCK)
 		return begin_again(w, l);
 	return 0;
@@ -285,6 +315,22 @@ static void sum(const struct walk *w, struct glibc_free *out)
 	}
 }
 
+static int make_round(struct walk *w)
+{
+	w->at = calloc(WAYS * w->n + 1, sizeof(*w->at));
+	w->chunk = calloc(WAYS * w->n + 1, sizeof(*w->chunk));
+	w->ok = calloc(WAYS * w->n + 1, sizeof(*w->ok));
+	return w->at && w->chunk && w->ok ? 0 : -ENOMEM;
+}
+
+static void drop(struct walk *w)
+{
+	free(w->list);
+	free(w->at);
+	free(w->chunk);
+	free(w->ok);
+}
+
 static int make(struct walk *w, struct glibc_arenas *s)
 {
 	size_t fast = (size_t)(s->v[GLIBC_TOP] - s->v[GLIBC_FAST]) / 8;
@@ -298,32 +344,94 @@ static int make(struct walk *w, struct glibc_arenas *s)
 		add_fast(w, i);
 		add_bins(w, i);
 	}
-	w->at = calloc(WAYS * w->n + 1, sizeof(*w->at));
-	w->chunk = calloc(WAYS * w->n + 1, sizeof(*w->chunk));
-	w->ok = calloc(WAYS * w->n + 1, sizeof(*w->ok));
-	return w->at && w->chunk && w->ok ? 0 : -ENOMEM;
+	return make_round(w);
 }
 
-int glibc_walk(struct glibc_arenas *s, uint64_t max_nodes, struct glibc_free *out)
+static int go(struct walk *w, uint64_t max_nodes, size_t *going)
+{
+	int err = 0;
+
+	*going = w->n;
+	while (!err && *going && (!max_nodes || w->nodes < max_nodes))
+		err = advance(w, going);
+	return err;
+}
+
+/* The list of that bin in the walk before, NULL: it was empty. Both go by arena and bin. */
+static const struct list *same_list(const struct walk *before, const struct list *l, size_t *from)
+{
+	for (size_t i = *from; i < before->n; i++) {
+		if (before->list[i].sentinel != l->sentinel)
+			continue;
+		*from = i + 1;
+		return &before->list[i];
+	}
+	return NULL;
+}
+
+/*
+ * What lies before the first chunks of the walk before. Only bins: fast bins are short. Most lists
+ * begin as they did, and are left out.
+ */
+static int make_arrivals(struct walk *w, const struct walk *before)
+{
+	size_t n = 0, from = 0;
+	int err = make(w, before->s);
+
+	for (size_t i = 0; !err && i < w->n; i++) {
+		struct list *l = &w->list[i];
+		const struct list *old = same_list(before, l, &from);
+
+		if (l->fast || (old && old->first[0] == l->way[FORWARD].cur))
+			continue;
+		l->way[BACKWARD].state = STUCK;
+		l->tries = LIST_TRIES;
+		if (old)
+			memcpy(l->stop, old->first, sizeof(l->stop));
+		w->list[n++] = *l;
+	}
+	w->n = n;
+	return err;
+}
+
+static int find_arrivals(const struct walk *before, uint64_t max_nodes, struct glibc_free *out)
 {
 	struct glibc_free f = {0};
 	struct walk w;
-	size_t going;
+	size_t going = 0;
+	int err = make_arrivals(&w, before);
+
+	if (!err)
+		err = go(&w, max_nodes, &going);
+	if (!err)
+		sum(&w, &f);
+	out->arrived = f.bytes;
+	out->nodes += w.nodes;
+	drop(&w);
+	return err;
+}
+
+int glibc_walk(struct glibc_arenas *s, uint64_t max_nodes, struct glibc_totals *after,
+	       struct glibc_free *out)
+{
+	struct glibc_free f = {0};
+	struct walk w;
+	size_t going = 0;
 	int err = make(&w, s);
 
-	going = w.n;
-	while (!err && going && (!max_nodes || w.nodes < max_nodes))
-		err = advance(&w, &going);
+	if (!err)
+		err = go(&w, max_nodes, &going);
 	if (!err) {
 		sum(&w, &f);
 		f.nodes = w.nodes;
 		f.clean = w.clean;
 		f.whole = !going;
-		*out = f;
+		err = glibc_arenas_read(s, after);
 	}
-	free(w.list);
-	free(w.at);
-	free(w.chunk);
-	free(w.ok);
+	if (!err && f.whole)
+		err = find_arrivals(&w, max_nodes, &f);
+	if (!err)
+		*out = f;
+	drop(&w);
 	return err;
 }

@@ -45,6 +45,9 @@ struct glibc_totals {
 /* What the lists hold. */
 struct glibc_free {
 	uint64_t bytes, fast_bytes; /* fast_bytes is part of bytes */
+	/* Came to lists while they were walked, and so perhaps was not met or met twice: malloc
+	 * sorts thousands of chunks at once. */
+	uint64_t arrived;
 	uint64_t chunks, fast_chunks;
 	uint64_t nodes; /* read, some of them twice */
 	bool clean;
@@ -57,8 +60,11 @@ int glibc_arenas_init(struct glibc_arenas *s, pid_t pid, uint64_t bias,
 void glibc_arenas_fini(struct glibc_arenas *s);
 /* Read all arenas anew: 0, -ESRCH, -EIO (they do not form a ring), or -errno. */
 int glibc_arenas_read(struct glibc_arenas *s, struct glibc_totals *out);
-/* Walk all free lists as the arenas were when last read. @max_nodes: 0 without end. 0, -ESRCH or
- * -errno. */
-int glibc_walk(struct glibc_arenas *s, uint64_t max_nodes, struct glibc_free *out);
+/*
+ * Walk all free lists as the arenas were when last read, and read the arenas once more: @after.
+ * @max_nodes: 0 without end. 0, -ESRCH or -errno.
+ */
+int glibc_walk(struct glibc_arenas *s, uint64_t max_nodes, struct glibc_totals *after,
+	       struct glibc_free *out);
 
 #endif

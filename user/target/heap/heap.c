@@ -34,7 +34,8 @@ const char *const sonde_heap_source_names[] = {
 	[SONDE_HEAP_COMBINED] = "estimate",
 };
 
-/* 16 random bytes that the kernel gives each program that it starts: equal ones are the same program. */
+/* 16 random bytes that the kernel gives each program that it starts: equal ones are the same
+ * program. */
 struct identity {
 	uint64_t at; /* 0: not known */
 	uint8_t bytes[16];
@@ -66,6 +67,13 @@ const struct sonde_heap_reader *sonde_heap_reader_find(const char *allocator)
 	return NULL;
 }
 
+bool sonde_heap_counts_threads(const char *allocator)
+{
+	const struct sonde_heap_reader *r = sonde_heap_reader_find(allocator);
+
+	return r && r->places;
+}
+
 int64_t sonde_heap_slot(const struct sonde_heap_layout *layout, const char *name)
 {
 	for (size_t i = 0; i < layout->reader->n_slots; i++)
@@ -92,6 +100,20 @@ static void keep(const struct verdict *v)
 		verdicts[n_verdicts++] = *v;
 }
 
+/* With what a scratch process showed, and without it where that does not hold. */
+static int confirm(struct verdict *v, pid_t pid, const struct sonde_modules *mods, size_t m)
+{
+	const struct sonde_heap_reader *reader = v->layout.reader;
+	struct sonde_heap_layout derived = v->layout;
+
+	if (reader->learn && !reader->learn(&v->layout, pid, mods, m, v->why, sizeof(v->why))) {
+		if (!sonde_heap_confirm(&v->layout, pid, mods, m, v->why, sizeof(v->why)))
+			return 0;
+		v->layout = derived;
+	}
+	return sonde_heap_confirm(&v->layout, pid, mods, m, v->why, sizeof(v->why));
+}
+
 /* Where the executable holds the allocator there is no library that a scratch process could load.
  */
 static void judge(struct verdict *v, struct sonde_elf *elf, pid_t pid,
@@ -105,7 +127,7 @@ static void judge(struct verdict *v, struct sonde_elf *elf, pid_t pid,
 	}
 	if (!mods->m[m].is_exe) {
 		v->layout.named = false;
-		v->err = sonde_heap_confirm(&v->layout, pid, mods, m, v->why, sizeof(v->why));
+		v->err = confirm(v, pid, mods, m);
 	} else if (!v->layout.named) {
 		v->err = -EOPNOTSUPP;
 		snprintf(v->why, sizeof(v->why),
@@ -168,14 +190,15 @@ static int read_identity(pid_t pid, struct identity *out)
 	return err;
 }
 
-/* After an exec all addresses mean something else. */
-static bool same_program(const struct sonde_heap *h)
+/* After an exec all addresses mean something else. 0, -ESTALE or -ESRCH. */
+static int check_identity(const struct sonde_heap *h)
 {
 	uint8_t now[16];
+	int err = sonde_remote_read(h->pid, h->identity.at, now, sizeof(now));
 
-	return !h->identity.at ||
-	       (!sonde_remote_read(h->pid, h->identity.at, now, sizeof(now)) &&
-		!memcmp(now, h->identity.bytes, sizeof(now)));
+	if (err == -ESRCH || !h->identity.at)
+		return h->identity.at ? err : 0;
+	return err || memcmp(now, h->identity.bytes, sizeof(now)) ? -ESTALE : 0;
 }
 
 static int open_in(struct sonde_heap *h, const struct sonde_modules *mods, char *why, size_t size)
@@ -250,21 +273,22 @@ const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap)
 	return &heap->layout;
 }
 
-/* A remote read faults pages in, and lists of free memory are what was swapped out first. */
-static int may_read(pid_t pid, char *why, size_t size)
+bool sonde_heap_places(const struct sonde_heap *heap, int64_t out[2])
 {
-	struct sonde_proc_mem mem;
-	int err = sonde_proc_mem(pid, &mem);
+	const struct sonde_heap_reader *reader = heap->layout.reader;
 
-	if (err)
-		return err;
-	if (mem.rss < 0)
+	return reader->places && reader->places(heap->state, out);
+}
+
+int sonde_heap_may_read(const struct sonde_proc_mem *mem, char *why, size_t size)
+{
+	if (mem->rss < 0)
 		return -ESRCH; /* a zombie has no memory */
-	if (mem.swap <= 0)
+	if (mem->swap <= 0)
 		return 0;
 	snprintf(why, size,
 		 "%.1f MiB of it are swapped out, and reading its heap would bring them back",
-		 (double)mem.swap / (1 << 20));
+		 (double)mem->swap / (1 << 20));
 	return -EAGAIN;
 }
 
@@ -272,16 +296,24 @@ int sonde_heap_read(struct sonde_heap *heap, const struct sonde_heap_budget *bud
 		    struct sonde_heap_reading *out, char *why, size_t size)
 {
 	struct sonde_heap_reading r = {.at_ns = sonde_mono_ns()};
+	struct sonde_proc_mem mem;
 	int err;
 
 	why[0] = '\0';
-	err = may_read(heap->pid, why, size);
-	if (!err && !same_program(heap)) {
-		snprintf(why, size, "it replaced its program");
-		return -ESTALE;
-	}
+	err = sonde_proc_mem(heap->pid, &mem);
+	if (!err)
+		err = sonde_heap_may_read(&mem, why, size);
 	if (!err)
 		err = heap->layout.reader->read(heap->state, budget, &r, why, size);
+	/* Looked at behind the reading, which an exec may have come between. */
+	if (err != -ESRCH && err != -EAGAIN) {
+		int other = check_identity(heap);
+
+		if (other) {
+			snprintf(why, size, "it replaced its program");
+			return other;
+		}
+	}
 	if (err)
 		return err;
 	r.cost_ns = sonde_mono_ns() - r.at_ns;

@@ -18,6 +18,7 @@
 
 #include "target/elf.h"
 #include "target/maps.h"
+#include "target/proc.h"
 
 struct sonde_heap_reader;
 
@@ -62,6 +63,7 @@ struct sonde_heap_budget {
 	bool cheap_only;    /* no walk of free lists                                         */
 	double share;	    /* of the time, for what is dear: next after last / share; 0: at once */
 	uint64_t max_nodes; /* of one walk; 0: without end                                   */
+	bool no_threads;    /* what each thread counts is read in another way                */
 };
 
 /* Where the figures lie: one number a slot, by the reader's own table of slots. */
@@ -99,6 +101,10 @@ struct sonde_heap_reader {
 	/* Fill out->v from the file. 0, or -EOPNOTSUPP with out->why, or -errno. Deterministic: the
 	 * caller keeps the outcome by build-id. */
 	int (*derive)(struct sonde_elf *elf, struct sonde_heap_layout *out);
+	/* Add to a derived layout what no code tells but a scratch process shows; to be confirmed like
+	 * the rest. Optional: without it less can be read. 0 or -errno, and the layout is as it was. */
+	int (*learn)(struct sonde_heap_layout *layout, pid_t pid, const struct sonde_modules *mods,
+		     size_t m, char *why, size_t size);
 	/* Start reading @pid, whose module @m has this layout. *state is the reader's own. 0, or
 	 * -errno with @why filled. */
 	int (*attach)(pid_t pid, const struct sonde_modules *mods, size_t m,
@@ -110,6 +116,9 @@ struct sonde_heap_reader {
 	/* The same figures as the fields of a report, from outside, whatever that costs; used on
 	 * the scratch process. *told: mask of those that this layout can tell. 0 or -errno. */
 	int (*fields)(void *state, uint64_t *out, uint32_t *told);
+	/* Where each thread's own byte counters lie, as distances from its thread pointer:
+	 * allocated, deallocated. Optional. */
+	bool (*places)(void *state, int64_t out[2]);
 	const struct sonde_heap_field *field;
 	size_t n_fields;
 	char inside; /* what the program in the scratch process is told to report: SONDE_INSIDE_* */
@@ -118,6 +127,9 @@ struct sonde_heap_reader {
 extern const struct sonde_heap_reader *const sonde_heap_readers[];
 extern const size_t sonde_heap_reader_count;
 const struct sonde_heap_reader *sonde_heap_reader_find(const char *allocator);
+
+/* Does this allocator keep counters for each thread, whose places a layout tells? */
+bool sonde_heap_counts_threads(const char *allocator);
 
 /* Value of the slot of that name; 0 if there is none. */
 int64_t sonde_heap_slot(const struct sonde_heap_layout *layout, const char *name);
@@ -136,11 +148,16 @@ void sonde_heap_close(struct sonde_heap **heap);
 /* "glibc 2.36", and by what it is trusted. Owned by @heap. */
 const char *sonde_heap_describe(const struct sonde_heap *heap);
 const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap);
+/* Where the counters of its threads lie (see the reader's places); false: it keeps none. */
+bool sonde_heap_places(const struct sonde_heap *heap, int64_t out[2]);
 /*
- * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its pages
- * in); -ESTALE: it has executed another program, open it anew; -ESRCH: gone.
+ * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its
+ * pages in); -ESTALE: it has executed another program, open it anew; -ESRCH: gone.
  */
 int sonde_heap_read(struct sonde_heap *heap, const struct sonde_heap_budget *budget,
 		    struct sonde_heap_reading *out, char *why, size_t size);
+/* May the heap of a process with this memory be read? A remote read faults pages in, and free
+ * memory is what is swapped out first. 0, -EAGAIN with @why, -ESRCH. */
+int sonde_heap_may_read(const struct sonde_proc_mem *mem, char *why, size_t size);
 
 #endif
