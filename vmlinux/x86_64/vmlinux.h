@@ -169,6 +169,15 @@ struct task_struct {
 	struct sched_info sched_info;
 };
 
+/* Up to 6.1 a task keeps changes of its mm's counters to itself, and adds them up now and then. */
+struct task_rss_stat {
+	int events;
+	int count[4];
+};
+struct task_struct___v6_1 {
+	struct task_rss_stat rss_stat;
+};
+
 struct task_struct___v5_11 {
 	volatile long state;
 };
