@@ -199,10 +199,12 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
 			op->entry = item->kind;
 			op->insn = site->site.kind;
-			if (item->ret_program)
-				op->ret = item->kind == SONDE_LINK_UPROBE_PERF
-						  ? SONDE_LINK_URETPROBE_PERF
-						  : SONDE_LINK_URETPROBE_MULTI;
+			/* Where two functions share a name, the last in the plan is the busy one.
+			 */
+			op->ret = !item->ret_program ? SONDE_LINK_NONE
+				  : item->kind == SONDE_LINK_UPROBE_PERF
+					  ? SONDE_LINK_URETPROBE_PERF
+					  : SONDE_LINK_URETPROBE_MULTI;
 			s->targets[t].attached = true;
 			s->targets[t].blind |=
 				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;

@@ -464,7 +464,7 @@ static int add_targets(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *
 {
 	const struct sonde_heap_budget budget = {
 		.share = share,
-		.max_nodes = ctx->opts->alloc_asked ? NODES_ASKED : NODES_AUTO,
+		.max_nodes = NODES_NOW,
 	};
 	bool any = false;
 	int err = grow(ctx, c);
