@@ -13,8 +13,8 @@
 #define WARMUP_SLACK 0.1
 
 /* Differences that do not matter to somebody who runs servers, where nobody says otherwise. */
-static const double default_margins[][2] = {
-	[SONDE_TRIAL_LEVEL] = {[SONDE_TRIAL_MEAN] = 0.03},
+static const double default_margins[][3] = {
+	[SONDE_TRIAL_LEVEL] = {[SONDE_TRIAL_MEAN] = 0.03, [SONDE_TRIAL_GROWTH] = 0.005},
 	[SONDE_TRIAL_RATIO] = {[SONDE_TRIAL_MEAN] = 0.05},
 	[SONDE_TRIAL_HIST] = {[SONDE_TRIAL_MEAN] = 0.02, [SONDE_TRIAL_QUANTILE] = 0.05},
 };

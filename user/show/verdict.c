@@ -32,9 +32,12 @@ static const char *span(char *buf, size_t size, double ns)
 	return buf;
 }
 
+/* To be shown with one digit, and never as -0.0. */
 static double percent(double log_ratio)
 {
-	return sonde_stats_percent(log_ratio);
+	double v = sonde_stats_percent(log_ratio);
+
+	return fabs(v) < 0.05 ? 0 : v;
 }
 
 /* ---- heading ---- */
