@@ -7,11 +7,12 @@
  *   RSS -5.5 % in both arms, mean -10 % (off) and +23 % (on), p95 +8 % and p99 -3.6 % (off)
  *   and a restart costs 2 % of everything
  *
- *   mktrial DIR BEFORE_DAYS AFTER_DAYS [same] [touched] [gap] [noisy] [two] [minutes]
+ *   mktrial DIR BEFORE_DAYS AFTER_DAYS [same] [touched] [gap] [noisy] [skewed] [two] [minutes]
  *
  * two: without se05; minutes: a step is a minute, not ten; same: nothing but the restarts; touched:
  * huge pages were switched on a reference server, too; gap: a server was not recorded for 6 hours;
- * noisy: the control has five times the noise. The change is at 2026-11-09T00:00:00Z.
+ * noisy: the control has five times the noise; skewed: se05-2 gets
+ * a third fewer queries after the change. The change is at 2026-11-09T00:00:00Z.
  */
 #include <stdio.h>
 
@@ -31,7 +32,7 @@ struct options {
 	size_t before, after; /* steps */
 	uint64_t step_ns;
 	size_t tick; /* so many steps are one transaction */
-	bool same, touched, gap, noisy, two, minutes;
+	bool same, touched, gap, noisy, skewed, two, minutes;
 };
 
 static const struct server {
@@ -114,18 +115,19 @@ static int put_step(struct making *m, size_t step)
 	uint64_t to = from + m->o->step_ns;
 	struct sonde_histrow row = {.desc = &latency, .label = "", .from_ns = from, .to_ns = to};
 	double scale = exp(m->load[step] + m->own[step] + (changed ? -0.02 : 0));
-	int err;
+	bool fewer = m->o->skewed && after && !strcmp(m->s->name, "se05-2");
+	int err, queries = fewer ? QUERIES * 2 / 3 : QUERIES;
 
 	sonde_hist_reset(&m->hist);
-	for (int i = 0; i < QUERIES; i++) {
+	for (int i = 0; i < queries; i++) {
 		size_t at = sonde_rng_next(&m->rng) % TABLE;
 
 		sonde_hist_add(&m->hist,
 			       (uint64_t)(scale * m->table[at] * (treated ? m->factor[at] : 1)));
 	}
 	row.hist = &m->hist;
-	m->queries += QUERIES;
-	m->faults += floor(QUERIES * (treated ? 30 : 20) * exp(m->own[step]));
+	m->queries += queries;
+	m->faults += floor(queries * (treated ? 30 : 20) * exp(m->own[step]));
 	err = sonde_visit(m->v, hist, &row);
 	err = err ? err
 		  : put(m->v, &rss, "", to,
@@ -200,8 +202,9 @@ static int parse(int argc, char **argv, struct options *o)
 	const struct {
 		const char *word;
 		bool *flag;
-	} flags[] = {{"same", &o->same},   {"touched", &o->touched}, {"gap", &o->gap},
-		     {"noisy", &o->noisy}, {"two", &o->two},	     {"minutes", &o->minutes}};
+	} flags[] = {{"same", &o->same},      {"touched", &o->touched}, {"gap", &o->gap},
+		     {"noisy", &o->noisy},    {"skewed", &o->skewed},	{"two", &o->two},
+		     {"minutes", &o->minutes}};
 	uint64_t before, after;
 
 	if (argc < 4 || sonde_parse_u64(argv[2], &before) || sonde_parse_u64(argv[3], &after) ||
@@ -233,7 +236,7 @@ int main(int argc, char **argv)
 
 	if (err) {
 		fprintf(stderr, "usage: mktrial DIR BEFORE_DAYS AFTER_DAYS [same] [touched] [gap] "
-				"[noisy] [two] [minutes]\n");
+				"[noisy] [skewed] [two] [minutes]\n");
 		return 2;
 	}
 	load = calloc(o.before + o.after, sizeof(*load));

@@ -126,6 +126,11 @@ struct sonde_windows *sonde_trial_hist(struct sonde_trial *t, size_t source, siz
  */
 size_t sonde_trial_warmup(const struct sonde_trial *t, bool *settled);
 
+/* The treated server's share of what its pair answered in a period: 0.5 where load is balanced;
+ * NAN: no latency was recorded. */
+double sonde_trial_share(const struct sonde_trial *t, const struct sonde_trial_pair *pair,
+			 const struct sonde_trial_period *period);
+
 /* ---- the result ---- */
 
 struct sonde_verdict_row {
