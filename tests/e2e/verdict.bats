@@ -66,7 +66,7 @@ holds() { # METRIC ARM AGAINST PERCENT
 
 @test "what was not done is not found, and a gap is a gap of all" {
 	verdict "$SAME" --post $CHANGE.. >"$BATS_TEST_TMPDIR/text"
-	! grep -E '^  (RSS|mean|p95|p99)  .* different ' "$BATS_TEST_TMPDIR/text"
+	run ! grep -E '^  (RSS|mean|p95|p99)  .* different ' "$BATS_TEST_TMPDIR/text"
 	[ "$(grep -cE '^  (RSS|mean|p95|p99)  ' "$BATS_TEST_TMPDIR/text")" = 12 ]
 	grep -q 'CAUTION 6.0 h left out: not every server was recorded then' "$BATS_TEST_TMPDIR/text"
 }
