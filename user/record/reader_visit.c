@@ -99,7 +99,9 @@ static void refine_hist(struct sonde_hist *h, sqlite3_stmt *st)
 {
 	int64_t min = sqlite3_column_int64(st, 5), max = sqlite3_column_int64(st, 6);
 
-	if ((uint64_t)sqlite3_column_int64(st, 3) != h->count || min < 0 || min > max)
+	if ((uint64_t)sqlite3_column_int64(st, 3) != h->count || min < 0 || min > max ||
+	    sonde_hist_index((uint64_t)min) != sonde_hist_index(h->min) ||
+	    sonde_hist_index((uint64_t)max) != sonde_hist_index(h->max))
 		return;
 	h->sum = sqlite3_column_double(st, 4);
 	h->min = (uint64_t)min;
