@@ -12,6 +12,7 @@
 
 #define SONDE_STACK_FRAMES 64	 /* a deeper stack is cut, and counted as cut                  */
 #define SONDE_STACKS_MAX   16384 /* different stacks; what comes beyond is counted in one sum    */
+#define SONDE_UNWIND_ROWS  (1u << 20) /* of all files together: 8 MiB                           */
 #define SONDE_UNWIND_MAPS  256	 /* executable mappings of one process                           */
 
 /* How the frame's begin is found. */

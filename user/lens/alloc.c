@@ -20,16 +20,18 @@
 #include "core/err.h"
 #include "core/mem.h"
 #include "lens/alloc_hooks.h"
+#include "lens/alloc_sites.h"
 #include "lens/lens.h"
 #include "sonde/alloc.h"
 #include "target/allocator.h"
 
 #include "alloc.skel.h" /* uses the types of sonde/ */
+#include "alloc_sites.skel.h"
 
 #define SPARE_TARGETS	  8	     /* restarts and new children get counters too              */
 #define COUNTER_BYTES_MAX (4u << 20) /* lanes are fewer than CPUs where they would take more */
 
-enum { M_CALLS, M_REQUESTED, M_FAILED, M_HANDED_OUT, M_GIVEN_BACK, M_LIVE };
+enum { M_CALLS, M_REQUESTED, M_FAILED, M_HANDED_OUT, M_GIVEN_BACK, M_LIVE, M_STACKS };
 
 static const struct sonde_metric_desc metrics[] = {
 	[M_CALLS] = {"alloc.calls", "count", SONDE_COUNTER, "calls since attach, by function"},
@@ -44,6 +46,8 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_LIVE] = {"alloc.live", "bytes", SONDE_GAUGE,
 		    "change of live bytes since attach: handed out less given back; below 0 when "
 		    "memory from before attach was given back"},
+	[M_STACKS] = {"alloc.stacks", "count", SONDE_COUNTER,
+		      "calls by where their call stack ends (--sites)"},
 };
 
 static const struct sonde_hist_desc hists[] = {
@@ -86,16 +90,22 @@ struct alloc_state {
 	size_t rows_bytes, sizes_bytes;
 	struct sonde_hist interval;
 	uint64_t prev_ns;
+	struct sonde_alloc_sites *sites; /* NULL: by call stack is not asked for */
 };
-
-static const void *alloc_elf(size_t *size)
-{
-	return alloc_bpf__elf_bytes(size);
-}
 
 static bool wants_probes(const struct sonde_lens_ctx *ctx)
 {
 	return ctx->opts->alloc_exact && !ctx->opts->passive;
+}
+
+static bool wants_sites(const struct sonde_lens_ctx *ctx)
+{
+	return wants_probes(ctx) && ctx->opts->sites;
+}
+
+static const void *alloc_elf(const struct sonde_lens_ctx *ctx, size_t *size)
+{
+	return wants_sites(ctx) ? alloc_sites_bpf__elf_bytes(size) : alloc_bpf__elf_bytes(size);
 }
 
 static int alloc_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
@@ -132,6 +142,9 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 		return 0; /* nothing will count: the smallest maps do */
 	n = n > SONDE_MAX_TARGETS ? SONDE_MAX_TARGETS : n;
 	g = choose_geometry(n, libbpf_num_possible_cpus());
+	err = wants_sites(ctx) ? sonde_alloc_sites_configure(ctx, obj, n) : 0;
+	if (err)
+		return err;
 	n = (size_t)g.targets * (g.lane_mask + 1);
 	err = bpf_map__set_max_entries(rows, (uint32_t)(n * SONDE_ALLOC_ROWS));
 	err = err ? err : bpf_map__set_max_entries(sizes, (uint32_t)(n * SONDE_HIST_BUCKETS));
@@ -199,6 +212,7 @@ static void alloc_fini(struct sonde_lens_ctx *ctx)
 		free(s->targets[t].buckets);
 	free(s->targets);
 	sonde_hist_fini(&s->interval);
+	sonde_alloc_sites_free(&s->sites, ctx);
 	if (s->rows)
 		munmap((void *)s->rows, s->rows_bytes);
 	if (s->sizes)
@@ -244,6 +258,8 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	s->n_targets = g->targets;
 	s->lanes = g->lane_mask + 1;
 	err = make_state(ctx, s);
+	if (!err && wants_sites(ctx))
+		err = sonde_alloc_sites_new(&s->sites, ctx, s->n_targets);
 	if (!err)
 		learn_plan(ctx);
 	return err;
@@ -384,10 +400,46 @@ static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint6
 	return err ? err : sonde_lens_push_absent(ctx, target, M_LIVE, "", ts_ns, why);
 }
 
+static int push_ends(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_ns)
+{
+	const struct alloc_state *s = ctx->priv;
+	const uint64_t *ends = sonde_alloc_sites_ends(s->sites, target);
+	int err = 0;
+
+	for (unsigned i = 0; i < SONDE_STACK_END__MAX && !err; i++)
+		if (ends[i])
+			err = sonde_lens_push(ctx, target, M_STACKS, sonde_stack_end_name(i), ts_ns,
+					      (double)ends[i]);
+	return err;
+}
+
+static int tick_sites(const struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	bool follows[SONDE_MAX_TARGETS] = {false};
+	int err;
+
+	for (uint32_t t = 0; t < s->n_targets; t++)
+		follows[t] = s->targets[t].returns;
+	err = sonde_alloc_sites_tick(s->sites, ctx, follows, ts_ns);
+	for (uint32_t t = 0; t < s->n_targets && t < ctx->targets->n && !err; t++)
+		err = push_ends(ctx, t, ts_ns);
+	return err;
+}
+
+static int alloc_finish(struct sonde_lens_ctx *ctx)
+{
+	struct alloc_state *s = ctx->priv;
+
+	if (s->sites)
+		sonde_alloc_sites_finish(s->sites);
+	return 0;
+}
+
 static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
 	struct alloc_state *s = ctx->priv;
-	int err = 0;
+	int err = s->sites ? tick_sites(ctx, ts_ns) : 0;
 
 	for (uint32_t t = 0; !err && t < ctx->targets->n; t++) {
 		if (t < s->n_targets && s->targets[t].attached)
@@ -446,13 +498,14 @@ const struct sonde_lens sonde_lens_alloc = {
 	.n_metrics = SONDE_ARRAY_SIZE(metrics),
 	.hists = hists,
 	.n_hists = SONDE_ARRAY_SIZE(hists),
-	.elf = alloc_elf,
+	.elf_for = alloc_elf,
 	.hooks = alloc_hooks,
 	.configure = alloc_configure,
 	.init = alloc_init,
 	.start = alloc_start,
 	.retarget = alloc_retarget,
 	.tick = alloc_tick,
+	.finish = alloc_finish,
 	.hits = alloc_hits,
 	.fini = alloc_fini,
 };

@@ -80,9 +80,9 @@ static int open_objects(struct session *s)
 		const void *elf;
 		int err;
 
-		if (!s->enabled[l] || !ctx->lens->elf)
+		elf = s->enabled[l] ? sonde_lens_elf(ctx, &size) : NULL;
+		if (!elf)
 			continue;
-		elf = ctx->lens->elf(&size);
 		err = sonde_engine_open(s->engine, l, ctx->lens->name, elf, size, &ctx->obj);
 		if (!err && ctx->lens->configure)
 			err = ctx->lens->configure(ctx, ctx->obj);

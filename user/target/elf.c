@@ -251,6 +251,20 @@ int sonde_elf_vaddr_to_offset(const struct sonde_elf *elf, uint64_t vaddr, uint6
 	return -ENOENT;
 }
 
+/* A mapping begins at a page, which may be before its segment. */
+int sonde_elf_bias(const struct sonde_elf *elf, uint64_t start, uint64_t off, uint64_t *bias)
+{
+	for (size_t i = 0; i < elf->n_segments; i++) {
+		const struct sonde_elf_segment *s = &elf->segments[i];
+
+		if (!s->exec || off < (s->offset & ~4095ull) || off >= s->offset + s->filesz)
+			continue;
+		*bias = start - off + s->offset - s->vaddr;
+		return 0;
+	}
+	return -ENOENT;
+}
+
 int sonde_elf_text(const struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size)
 {
 	for (size_t i = 0; i < elf->n_segments; i++) {

@@ -44,6 +44,9 @@ int sonde_elf_function_at(struct sonde_elf *elf, uint64_t off, uint64_t *start, 
 int sonde_elf_code(struct sonde_elf *elf, uint64_t off, void *buf, size_t len);
 /* Extent in the file of the executable segment that holds file offset @off. 0 or -ENOENT. */
 int sonde_elf_text(const struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size);
+/* What to take off an address of a process that maps file offset @off of an executable segment at
+ * @start to have an address of the file (p_vaddr). 0 or -ENOENT. */
+int sonde_elf_bias(const struct sonde_elf *elf, uint64_t start, uint64_t off, uint64_t *bias);
 /* Is the function at file offset @off a jump through the linkage table? Then *symbol (owned by @elf) is
  * the name it is bound to. 0 or -ENOENT. */
 int sonde_elf_plt_symbol(struct sonde_elf *elf, uint64_t off, const char **symbol);

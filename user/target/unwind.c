@@ -13,7 +13,7 @@ int sonde_unwind_add(struct sonde_unwind_table *t, uint64_t pc, uint32_t rule)
 {
 	if (pc > UINT32_MAX)
 		return 0; /* a program linked above 4 GiB: not known here */
-	if (t->n >= 2 * SONDE_UNWIND_ROWS_MAX)
+	if (t->n >= 4 * SONDE_UNWIND_ROWS)
 		return -EFBIG;
 	if (SONDE_GROW(t->rows, t->n, t->cap))
 		return -ENOMEM;
@@ -142,7 +142,7 @@ int sonde_unwind_build(struct sonde_elf *elf, struct sonde_unwind_table *out)
 	tidy(&t);
 	err = err ? err : add_bare_functions(elf, &t);
 	tidy(&t);
-	if (!err && t.n > SONDE_UNWIND_ROWS_MAX)
+	if (!err && t.n > SONDE_UNWIND_ROWS)
 		err = -EFBIG;
 	if (err) {
 		free(t.rows);

@@ -17,9 +17,6 @@
 
 struct sonde_elf;
 
-/* Of one file: 16 MiB. mariadbd, of 25 MB of code, needs about a third. */
-#define SONDE_UNWIND_ROWS_MAX (2u << 20)
-
 struct sonde_unwind_table {
 	struct sonde_unwind_row *rows; /* ascending, addresses of the file (p_vaddr); heap       */
 	size_t n, cap;
@@ -28,7 +25,7 @@ struct sonde_unwind_table {
 	size_t hard;	  /* rows that cannot be followed                                        */
 };
 
-/* -EFBIG: more rows than SONDE_UNWIND_ROWS_MAX; -ENOMEM. Nothing is logged. */
+/* -EFBIG: more rows than SONDE_UNWIND_ROWS; -ENOMEM. Nothing is logged. */
 int sonde_unwind_build(struct sonde_elf *elf, struct sonde_unwind_table *out);
 void sonde_unwind_fini(struct sonde_unwind_table *t);
 /* The row that holds @pc, as the kernel side finds it: its rule, 0 if there is none. */
