@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "core/mem.h"
+#include "target/insn.h"
 #include "target/unwind_priv.h"
 
 int sonde_unwind_add(struct sonde_unwind_table *t, uint64_t pc, uint32_t rule)
@@ -80,45 +81,84 @@ struct bare {
 	struct sonde_unwind_table rows;
 };
 
-/* push rbp; mov rbp, rsp, after endbr64 perhaps: the bytes up to the push, or -1. */
-static int frame_pointer_at(struct sonde_elf *elf, uint64_t off)
-{
-	static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
-	static const uint8_t mov[2][4] = {{0x55, 0x48, 0x89, 0xe5}, {0x55, 0x48, 0x8b, 0xec}};
-	uint8_t code[8];
-	int skip;
+#define PROLOGUE_MAX 64 /* bytes; compilers let a few instructions slip in between */
 
-	if (sonde_elf_code(elf, off, code, sizeof(code)))
-		return -1;
-	skip = memcmp(code, endbr64, sizeof(endbr64)) ? 0 : 4;
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(mov); i++)
-		if (!memcmp(code + skip, mov[i], sizeof(mov[i])))
-			return skip;
-	return -1;
+/* A prologue under examination. */
+struct prologue {
+	uint8_t code[PROLOGUE_MAX];
+	size_t len, at;
+	uint32_t depth, saved; /* bytes from the CFA to rsp, and to where rbp was saved (0: not yet) */
+	bool framed;	       /* rbp is the frame's */
+};
+
+static bool is_mov_rbp_rsp(const uint8_t *code)
+{
+	static const uint8_t mov[2][3] = {{0x48, 0x89, 0xe5}, {0x48, 0x8b, 0xec}};
+
+	return !memcmp(code, mov[0], sizeof(mov[0])) || !memcmp(code, mov[1], sizeof(mov[1]));
 }
 
-/* Between the prologue and the epilogue rbp is the frame's; a function that is left by a call, or
- * stopped at its entry, is in no other place. */
+/* Over one instruction. False: straight code with a known stack pointer ends here. */
+static bool step(struct prologue *p)
+{
+	const uint8_t *code = p->code + p->at;
+	struct sonde_insn insn;
+
+	if (sonde_insn_decode(code, p->len - p->at, &insn, NULL, 0))
+		return false;
+	if (p->saved && insn.length == 3 && is_mov_rbp_rsp(code)) {
+		p->framed = true;
+	} else {
+		if (insn.flow != SONDE_FLOW_NEXT || !insn.sp_known || insn.sp_grows < 0 ||
+		    (p->saved && insn.sp_grows))
+			return false;
+		p->depth += (uint32_t)insn.sp_grows;
+		if (insn.length == 1 && code[0] == 0x55)
+			p->saved = p->depth;
+	}
+	p->at += insn.length;
+	return true;
+}
+
+static uint32_t rule_of(const struct prologue *p)
+{
+	return SONDE_UNWIND_RULE(p->framed ? SONDE_UNWIND_RBP : SONDE_UNWIND_RSP, p->depth,
+				 p->saved);
+}
+
+/* Rows up to where rbp is the frame's; whether it comes to be. */
+static int add_prologue(struct sonde_unwind_table *t, uint64_t start, struct prologue *p)
+{
+	int err = sonde_unwind_add(t, start, rule_of(p));
+
+	while (!err && !p->framed) {
+		if (!step(p) || p->depth > SONDE_UNWIND_SAVED_MAX)
+			return -ENOENT;
+		err = sonde_unwind_add(t, start + p->at, rule_of(p));
+	}
+	return err;
+}
+
+/* Behind its prologue rbp is the frame's until the epilogue, from which nothing is called. */
 static int add_bare(void *ctx, const struct sonde_sym *sym)
 {
 	struct bare *b = ctx;
 	struct sonde_unwind_table *t = &b->rows;
-	int skip, err;
+	struct prologue p = {.len = sym->size < PROLOGUE_MAX ? sym->size : PROLOGUE_MAX,
+			     .depth = 8};
+	size_t before = t->n;
+	int err;
 
-	if (sym->size < 8 || sym->size > UINT32_MAX ||
-	    sonde_unwind_find(b->known, sym->value) != SONDE_UNWIND_NONE)
+	if (sym->size > UINT32_MAX ||
+	    sonde_unwind_find(b->known, sym->value) != SONDE_UNWIND_NONE ||
+	    sonde_elf_code(b->elf, sym->offset, p.code, p.len))
 		return 0;
-	skip = frame_pointer_at(b->elf, sym->offset);
-	if (skip < 0)
+	err = add_prologue(t, sym->value, &p);
+	if (err == -ENOENT) {
+		t->n = before;
 		return 0;
+	}
 	t->by_frame_pointer++;
-	err = sonde_unwind_add(t, sym->value, SONDE_UNWIND_RULE(SONDE_UNWIND_RSP, 8, 0));
-	err = err ? err
-		  : sonde_unwind_add(t, sym->value + (unsigned)skip + 1,
-				     SONDE_UNWIND_RULE(SONDE_UNWIND_RSP, 16, 16));
-	err = err ? err
-		  : sonde_unwind_add(t, sym->value + (unsigned)skip + 4,
-				     SONDE_UNWIND_RULE(SONDE_UNWIND_RBP, 16, 16));
 	return err ? err : sonde_unwind_add(t, sym->value + sym->size, SONDE_UNWIND_NONE);
 }
 
