@@ -12,6 +12,7 @@ static const struct {
 	int from;
 	const char *sql;
 } steps[] = {
+	{.from = 1, .sql = sonde_schema_stacks_sql},
 	{.from = SONDE_RECORD_SCHEMA, .sql = NULL},
 };
 

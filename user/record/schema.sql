@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: GPL-2.0-or-later
--- Schema 1 of a sonde recording. docs/recording.md explains it; docs/schema-changes.md lists changes.
+-- A sonde recording; schema_stacks.sql goes on. docs/recording.md explains it; docs/schema-changes.md lists changes.
 -- Every time is UTC, in ns since 1970. NULL means "not known", never 0. Numbers of kinds, levels,
 -- causes and states are named in table enum. Append columns and tables, never change a meaning.
 

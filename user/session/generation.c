@@ -326,4 +326,5 @@ void session_teardown(struct session *s)
 	sonde_plan_fini(&s->plan);
 	sonde_hook_list_fini(&s->hooks);
 	rebase_generation(&s->rebase);
+	stack_rebase_generation(&s->stack_rebase);
 }
