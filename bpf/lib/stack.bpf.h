@@ -268,12 +268,12 @@ static long stack_step(__u32 i, struct stack_walk **ref)
  * To the caller of the probed function. Its return address lies at @ra_at, whatever a table says, so the
  * immediate caller is always right; rbp is the caller's unless the table knows where it was saved.
  */
-static __always_inline bool stack_begin(struct stack_walk *w, struct pt_regs *ctx, __u64 ra_at)
+static __always_inline bool stack_begin(struct stack_walk *w, __u64 ra_at)
 {
 	__u64 cfa = ra_at + 8;
-	__u32 rule = stack_rule(w, PT_REGS_IP(ctx));
+	__u32 rule = stack_rule(w, w->ip);
 
-	w->bp = PT_REGS_FP(ctx);
+	w->exact = 0;
 	w->sp = cfa;
 	if (!stack_read(ra_at, &w->ip))
 		return false;
@@ -283,8 +283,11 @@ static __always_inline bool stack_begin(struct stack_walk *w, struct pt_regs *ct
 	return true;
 }
 
-/* The whole stack into w->value, and its key into w->hash. */
-static __noinline int stack_take(struct pt_regs *ctx, struct stack_walk *w, __u64 ra_at)
+/*
+ * The whole stack into w->value, and its key into w->hash, from the registers in w. @ra_at: where the
+ * return address of the function at ip lies, and its caller is the first frame; 0: ip is the first.
+ */
+static __noinline int stack_take(struct stack_walk *w, __u64 ra_at)
 {
 	struct sonde_unwind_process *p;
 	struct stack_walk *ref = w;
@@ -298,11 +301,12 @@ static __noinline int stack_take(struct pt_regs *ctx, struct stack_walk *w, __u6
 	w->n_maps = p ? p->n[w->copy & 1] : 0;
 	if (w->n_maps > SONDE_UNWIND_MAPS)
 		w->n_maps = SONDE_UNWIND_MAPS;
-	w->exact = 0;
+	w->exact = 1;
 	w->value.n = 0;
 	w->value.end = SONDE_STACK_CUT;
+	w->value.target = target;
 	w->hash = target;
-	if (stack_begin(w, ctx, ra_at))
+	if (!ra_at || stack_begin(w, ra_at))
 		bpf_loop(SONDE_STACK_FRAMES, stack_step, &ref, 0);
 	else
 		w->value.end = SONDE_STACK_FAULT;
@@ -316,10 +320,11 @@ static __always_inline struct sonde_stack_value *stack_find(__u64 key)
 }
 
 /*
- * The element of the stack that called the probed function, and its key into *key; NULL only if there is
- * no memory for the thread. @ra_at: where the function's return address lies.
+ * The element of the stack that called the function at these registers, whose return address lies at
+ * @ra_at; with @ra_at 0 (an interrupted thread, as in a page fault) the stack begins at ip itself. Its key
+ * into *key. NULL only if there is no memory for the thread.
  */
-static __always_inline struct sonde_stack_value *stack_of(struct pt_regs *ctx, __u64 ra_at,
+static __always_inline struct sonde_stack_value *stack_of(struct pt_regs *regs, __u64 ra_at,
 							  __u32 target, __u64 *key)
 {
 	struct sonde_stack_value *v;
@@ -331,8 +336,10 @@ static __always_inline struct sonde_stack_value *stack_of(struct pt_regs *ctx, _
 	if (!w)
 		return stack_find(*key);
 	w->target = target;
-	w->value.target = target;
-	stack_take(ctx, w, ra_at);
+	w->ip = PT_REGS_IP(regs);
+	w->sp = PT_REGS_SP(regs);
+	w->bp = PT_REGS_FP(regs);
+	stack_take(w, ra_at);
 	v = stack_find(w->hash);
 	if (!v) {
 		bpf_map_update_elem(&stacks, &w->hash, &w->value, BPF_NOEXIST);

@@ -400,31 +400,14 @@ static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint6
 	return err ? err : sonde_lens_push_absent(ctx, target, M_LIVE, "", ts_ns, why);
 }
 
-static int push_ends(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_ns)
-{
-	const struct alloc_state *s = ctx->priv;
-	const uint64_t *ends = sonde_alloc_sites_ends(s->sites, target);
-	int err = 0;
-
-	for (unsigned i = 0; i < SONDE_STACK_END__MAX && !err; i++)
-		if (ends[i])
-			err = sonde_lens_push(ctx, target, M_STACKS, sonde_stack_end_name(i), ts_ns,
-					      (double)ends[i]);
-	return err;
-}
-
 static int tick_sites(const struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
 	struct alloc_state *s = ctx->priv;
 	bool follows[SONDE_MAX_TARGETS] = {false};
-	int err;
 
 	for (uint32_t t = 0; t < s->n_targets; t++)
 		follows[t] = s->targets[t].returns;
-	err = sonde_alloc_sites_tick(s->sites, ctx, follows, ts_ns);
-	for (uint32_t t = 0; t < s->n_targets && t < ctx->targets->n && !err; t++)
-		err = push_ends(ctx, t, ts_ns);
-	return err;
+	return sonde_alloc_sites_tick(s->sites, ctx, follows, M_STACKS, ts_ns);
 }
 
 static int alloc_finish(struct sonde_lens_ctx *ctx)

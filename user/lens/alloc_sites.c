@@ -351,8 +351,21 @@ static int push_counts(struct sonde_alloc_sites *s, const struct sonde_lens_ctx 
 	return err;
 }
 
+static int push_ends(const struct sonde_alloc_sites *s, const struct sonde_lens_ctx *ctx,
+		     size_t metric, uint64_t ts_ns)
+{
+	int err = 0;
+
+	for (uint32_t t = 0; t < s->n_targets && t < ctx->targets->n; t++)
+		for (unsigned i = 0; i < SONDE_STACK_END__MAX && !err; i++)
+			if (s->ends[t][i])
+				err = sonde_lens_push(ctx, t, metric, sonde_stack_end_name(i),
+						      ts_ns, (double)s->ends[t][i]);
+	return err;
+}
+
 int sonde_alloc_sites_tick(struct sonde_alloc_sites *s, const struct sonde_lens_ctx *ctx,
-			   const bool *follows, uint64_t ts_ns)
+			   const bool *follows, size_t metric, uint64_t ts_ns)
 {
 	uint64_t pause_ns = (ts_ns - s->began_ns) / 64;
 	int err = sonde_stacks_refresh(s->stacks, ctx);
@@ -363,17 +376,13 @@ int sonde_alloc_sites_tick(struct sonde_alloc_sites *s, const struct sonde_lens_
 		return err;
 	if (s->last || ts_ns - s->pushed_ns >= pause_ns)
 		err = push_counts(s, ctx, follows, ts_ns);
+	err = err ? err : push_ends(s, ctx, metric, ts_ns);
 	return err ? err : name_sites(s, ctx, sonde_mono_ns() + NAMING_NS);
 }
 
 void sonde_alloc_sites_finish(struct sonde_alloc_sites *s)
 {
 	s->last = true;
-}
-
-const uint64_t *sonde_alloc_sites_ends(const struct sonde_alloc_sites *s, uint32_t target)
-{
-	return s->ends[target];
 }
 
 void sonde_alloc_sites_free(struct sonde_alloc_sites **ref, const struct sonde_lens_ctx *ctx)

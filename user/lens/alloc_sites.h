@@ -15,15 +15,14 @@ int sonde_alloc_sites_new(struct sonde_alloc_sites **out, const struct sonde_len
 			  size_t n_targets);
 /*
  * Read every stack's counts and push those that changed, with their names as far as time allows.
- * @follows: for each target, are blocks followed to their free? 0 or -errno (logged).
+ * @follows: for each target, are blocks followed to their free? @metric: the lens's of calls by how
+ * their stack ended. 0 or -errno (logged).
  */
 int sonde_alloc_sites_tick(struct sonde_alloc_sites *s, const struct sonde_lens_ctx *ctx,
-			   const bool *follows, uint64_t ts_ns);
+			   const bool *follows, size_t metric, uint64_t ts_ns);
 /* The next tick is the last: it pushes everything. */
 void sonde_alloc_sites_finish(struct sonde_alloc_sites *s);
 /* Name what has no names yet, and free. */
 void sonde_alloc_sites_free(struct sonde_alloc_sites **s, const struct sonde_lens_ctx *ctx);
-/* Stacks of a target by how they ended: calls, cumulative, SONDE_STACK_END__MAX of them. */
-const uint64_t *sonde_alloc_sites_ends(const struct sonde_alloc_sites *s, uint32_t target);
 
 #endif

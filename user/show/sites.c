@@ -20,10 +20,16 @@
 #define NAME_MAX_SHOWN 160
 
 struct totals {
-	uint64_t calls, bytes, live_bytes, complete;
+	uint64_t calls, bytes, live_bytes;
+	uint64_t ends[SONDE_STACK_END__MAX + 1]; /* calls by where their stack ends; last: unnamed */
 	double variance;
 	bool has_live;
 };
+
+static unsigned end_of(const struct sonde_stack_row *row)
+{
+	return row->defined && row->end < SONDE_STACK_END__MAX ? row->end : SONDE_STACK_END__MAX;
+}
 
 static struct totals sum(const struct sonde_site_group *g, size_t n)
 {
@@ -35,8 +41,7 @@ static struct totals sum(const struct sonde_site_group *g, size_t n)
 		t.live_bytes += g[i].live_bytes;
 		t.variance += g[i].live_variance;
 		t.has_live |= g[i].has_live;
-		if (g[i].row->defined && g[i].row->end == SONDE_STACK_COMPLETE)
-			t.complete += g[i].calls;
+		t.ends[end_of(g[i].row)] += g[i].calls;
 	}
 	return t;
 }
@@ -85,7 +90,12 @@ static void print_heading(FILE *out, size_t n, const struct totals *t)
 	fprintf(out, "Call sites: %s different stacks asked for %s in %s calls; ", N(n),
 		B(t->bytes), N(t->calls));
 	fprintf(out, "%.*f %% of the calls have their whole stack\n",
-		t->complete == t->calls ? 0 : 2, percent(t->complete, t->calls));
+		t->ends[SONDE_STACK_COMPLETE] == t->calls ? 0 : 2,
+		percent(t->ends[SONDE_STACK_COMPLETE], t->calls));
+	for (unsigned i = 0; i < SONDE_STACK_END__MAX; i++)
+		if (i != SONDE_STACK_COMPLETE && t->ends[i])
+			fprintf(out, "  %.2f %%: %s\n", percent(t->ends[i], t->calls),
+				sonde_stack_end_help(i));
 	if (!t->has_live) {
 		fputs("Live bytes by call site are not known: this allocator's frees are not followed\n",
 		      out);
