@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 2, of the alloc lens: what each call stack allocates, and what of it is still live. A block is
- * followed from its allocation to its free by its address, in a bounded map; when that fills up only
- * blocks of a sample are followed, chosen by a hash of the address, so that allocation and free agree.
+ * Layer 3, of the alloc lens: what each call stack allocates, and what of it is still live. A block
+ * is followed from its allocation to its free by its address, in a bounded map; when that fills up
+ * only blocks of a sample are followed, chosen by a hash of the address, so that allocation and
+ * free agree.
  *
- * The invariant: bytes and calls of all stacks add up to those of the functions. A block enters the map
- * after it was handed out and leaves it before it is given back, so that an address never has two.
+ * The invariant: bytes and calls of all stacks add up to those of the functions. A block enters the
+ * map after it was handed out and leaves it before it is given back, so that an address never has
+ * two.
  */
 #ifndef SONDE_BPF_SITES_H
 #define SONDE_BPF_SITES_H
@@ -26,8 +28,8 @@ struct {
 	__type(value, struct sonde_site_control);
 } site_control SEC(".maps");
 
-/* What a thread's call of the allocator asked for, until its pointer is known; and the block that it
- * gave to realloc. */
+/* What a thread's call of the allocator asked for, until its pointer is known; and the block that
+ * it gave to realloc. */
 struct site_call {
 	struct sonde_live_block asked, old;
 	__u64 old_key; /* 0: none, or not followed */
@@ -91,8 +93,8 @@ static __always_inline void site_asked(struct pt_regs *ctx, __u64 ra_at, __u32 t
 	__sync_fetch_and_add(&v->bytes, bytes);
 }
 
-/* More blocks than the map holds: from now on one in twice as many is followed, and user space thins
- * out those that are there. Once for each thinning. */
+/* More blocks than the map holds: from now on one in twice as many is followed, and user space
+ * thins out those that are there. Once for each thinning. */
 static __always_inline void site_crowded(__u64 ptr)
 {
 	__u32 zero = 0;

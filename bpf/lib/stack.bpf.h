@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 1: call stacks of user space by unwind tables, for lenses that ask "who called this". A lens
- * includes this file, whose maps user space fills (user/lens/stacks.c), and calls stack_of().
+ * Layer 2: call stacks of user space by unwind tables, for lenses that ask "who called this". A
+ * lens includes this file, whose maps user space fills (user/lens/stacks.c), and calls stack_of().
  *
  * The invariant: a frame is only ever had by a rule that holds at its very address; where there is
- * none the stack ends and says why. Equal stacks share one element of a bounded map; what finds it full
- * is counted in its target's element of lost ones, so that sums stay exact.
+ * none the stack ends and says why. Equal stacks share one element of a bounded map; what finds it
+ * full is counted in its target's element of lost ones, so that sums stay exact.
  *
- * Needs bpf_loop() (5.17): behind a constant that is 0 on older kernels, where the verifier then never
- * looks at this code.
+ * Needs bpf_loop() (5.17): behind a constant that is 0 on older kernels, where the verifier then
+ * never looks at this code.
  */
 #ifndef SONDE_BPF_STACK_H
 #define SONDE_BPF_STACK_H
@@ -55,8 +55,8 @@ struct {
 	__type(value, struct sonde_stack_value);
 } stacks SEC(".maps");
 
-/* A walk under way. It is the thread's own, since a program may be preempted by another thread's on the
- * same CPU; too large for the stack. */
+/* A walk under way. It is the thread's own, since a program may be preempted by another thread's on
+ * the same CPU; too large for the stack. */
 struct stack_walk {
 	__u64 ip, sp, bp, hash;
 	__u32 target, copy, n_maps, exact; /* exact: ip is not a return address */
@@ -265,8 +265,9 @@ static long stack_step(__u32 i, struct stack_walk **ref)
 }
 
 /*
- * To the caller of the probed function. Its return address lies at @ra_at, whatever a table says, so the
- * immediate caller is always right; rbp is the caller's unless the table knows where it was saved.
+ * To the caller of the probed function. Its return address lies at @ra_at, whatever a table says,
+ * so the immediate caller is always right; rbp is the caller's unless the table knows where it was
+ * saved.
  */
 static __always_inline bool stack_begin(struct stack_walk *w, __u64 ra_at)
 {
@@ -284,8 +285,9 @@ static __always_inline bool stack_begin(struct stack_walk *w, __u64 ra_at)
 }
 
 /*
- * The whole stack into w->value, and its key into w->hash, from the registers in w. @ra_at: where the
- * return address of the function at ip lies, and its caller is the first frame; 0: ip is the first.
+ * The whole stack into w->value, and its key into w->hash, from the registers in w. @ra_at: where
+ * the return address of the function at ip lies, and its caller is the first frame; 0: ip is the
+ * first.
  */
 static __noinline int stack_take(struct stack_walk *w, __u64 ra_at)
 {
@@ -320,9 +322,10 @@ static __always_inline struct sonde_stack_value *stack_find(__u64 key)
 }
 
 /*
- * The element of the stack that called the function at these registers, whose return address lies at
- * @ra_at; with @ra_at 0 (an interrupted thread, as in a page fault) the stack begins at ip itself. Its key
- * into *key. NULL only if there is no memory for the thread.
+ * The element of the stack that called the function at these registers, whose return address lies
+ * at
+ * @ra_at; with @ra_at 0 (an interrupted thread, as in a page fault) the stack begins at ip itself.
+ * Its key into *key. NULL only if there is no memory for the thread.
  */
 static __always_inline struct sonde_stack_value *stack_of(struct pt_regs *regs, __u64 ra_at,
 							  __u32 target, __u64 *key)

@@ -5,8 +5,10 @@
  * for empty ones on the very same sites and links. Everything else is the product's own plan,
  * engine and lens.
  *
- *     allocattach PID [empty|sites [ONE_IN]]    prints "attached", waits for a line, detaches, prints what was
- * counted: NAME|LABEL|VALUE, hist|COUNT|SUM, link|HOOK|KIND|SITES, drop|CAUSE|N; with sites also
+ *     allocattach PID [empty|sites [ONE_IN]]
+ *
+ * Prints "attached", waits for a line, detaches, prints what was counted: NAME|LABEL|VALUE,
+ * hist|COUNT|SUM, link|HOOK|KIND|SITES, drop|CAUSE|N; with sites also
  * count|STACK|CALLS|BYTES|LIVE_CALLS|LIVE_BYTES|LIVE_ERROR and stack|STACK|END|INNERMOST;...
  *
  * SONDE_FORCE_LINK chooses the kind of link.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Call sites from the recording to the tools that read them: the growth view names three leaking sites among two
-# hundred, in order; what is exported adds up to what the recording holds; a real searchd's stacks are whole.
+# Call sites from the recording to the tools that read them: the growth view names three leaking sites
+# among two hundred, in order; what is exported adds up to what the recording holds; a real searchd's
+# stacks are whole.
 
 bats_require_minimum_version 1.5.0
 load helpers
@@ -14,7 +15,8 @@ setup_file() {
 	pid=$!
 	exec 8>"$fifo"
 	wait_for 10 grep -q ^ready "$BATS_FILE_TMPDIR/out"
-	"$SONDE" record -p $pid --lens alloc --alloc-mode exact --sites --yes -d 8s -i 100ms -o "$REC" 3>&- 8>&-
+	"$SONDE" record -p $pid --lens alloc --alloc-mode exact --sites --yes -d 8s -i 100ms -o "$REC" \
+		3>&- 8>&-
 	echo >&8
 	echo >&8
 	exec 8>&-
@@ -27,10 +29,13 @@ rec() { # SQL
 	sqlite3 -readonly "$REC" "$1"
 }
 
+leaves() { # of a table: the innermost functions, in its order
+	grep -oE '^    (leak|site)_[a-z0-9]+' | tr -d ' ' | paste -sd' '
+}
+
 @test "the growth view names the three leaks, in order, and nothing else" {
 	run -0 "$SONDE" report "$REC" --growth
-	equal "leak_fast leak_middle leak_slow" \
-		"$(grep -oE '^    (leak|site)_[a-z0-9]+' <<<"$output" | tr -d ' ' | paste -sd' ')" "growing sites"
+	equal "leak_fast leak_middle leak_slow" "$(leaves <<<"$output")" "growing sites"
 	[[ "$output" == *"3 of 203 call sites kept rising"* ]]
 }
 
@@ -41,25 +46,27 @@ rec() { # SQL
 	equal 203 "$(rec "SELECT count(*) FROM call_site WHERE stack_end = 'complete'")" "whole stacks"
 	equal 0 "$(rec "SELECT count(*) FROM call_site WHERE stack_end <> 'complete'")" "others"
 	run -0 "$SONDE" report "$REC" --sites=2
-	equal "leak_fast leak_middle" "$(grep -oE '^    leak_[a-z]+' <<<"$output" | tr -d ' ' | paste -sd' ')" "top"
+	equal "leak_fast leak_middle" "$(leaves <<<"$output")" "top"
 	[[ "$output" == *"203 different stacks"* && "$output" == *"100 % of the calls"* ]]
 }
 
 @test "folded stacks: a line a site, the same bytes" {
 	"$SONDE" export "$REC" --to folded >"$BATS_TEST_TMPDIR/folded"
 	equal "$(rec "SELECT count(*), sum(bytes) FROM call_site")" \
-		"$(awk '{ n++; s += $NF } END { printf "%d|%d\n", n, s }' "$BATS_TEST_TMPDIR/folded")" "sites|bytes"
-	equal 203 "$(grep -cE '^_start;.*;main;.*(leak|site)_[a-z0-9]+ [0-9]+$' "$BATS_TEST_TMPDIR/folded")" "from main"
+		"$(awk '{ n++; s += $NF } END { printf "%d|%d\n", n, s }' "$BATS_TEST_TMPDIR/folded")" \
+		"sites|bytes"
+	equal 203 "$(grep -cE '^_start;.*;main;.*(leak|site)_[a-z0-9]+ [0-9]+$' \
+		"$BATS_TEST_TMPDIR/folded")" "from main"
 }
 
 @test "go tool pprof reads the profile, and its totals are those of SQL" {
 	command -v go >/dev/null || skip "go is not installed"
 	"$SONDE" export "$REC" --to pprof -o "$BATS_TEST_TMPDIR/heap.pb"
 	local type column
-	for type in alloc_space:bytes alloc_objects:calls inuse_space:live_bytes inuse_objects:live_calls; do
+	for type in alloc_space:bytes alloc_objects:calls inuse_space:live_bytes \
+		inuse_objects:live_calls; do
 		column=${type#*:} type=${type%:*}
-		# In bytes and counts as they are: -unit minimum.
-		HOME=$BATS_TEST_TMPDIR go tool pprof -raw -sample_index=$type "$BATS_TEST_TMPDIR/heap.pb" \
+		HOME=$BATS_TEST_TMPDIR go tool pprof -raw "$BATS_TEST_TMPDIR/heap.pb" \
 			>"$BATS_TEST_TMPDIR/raw" 2>/dev/null
 		equal "$(rec "SELECT sum($column) FROM call_site")" "$(pprof_sum $type)" "$type"
 	done

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A damaged ELF file must yield unwind rows that are in order, or none, and names or none: a target's files
- * are not trusted. Damage goes where it hurts: into .eh_frame, the debug sections and the symbols of real
- * files, into headers, and off the end.
+ * A damaged ELF file must yield unwind rows that are in order, or none, and names or none: a
+ * target's files are not trusted. Damage goes where it hurts: into .eh_frame, the debug sections
+ * and the symbols of real files, into headers, and off the end.
  */
 #include <assert.h>
 #include <elf.h>
@@ -27,10 +27,9 @@ struct seed {
 
 static bool is_target(const char *name)
 {
-	static const char *const names[] = {".eh_frame",     ".eh_frame_hdr", ".debug_info",
-					    ".debug_abbrev", ".debug_line",   ".debug_rnglists",
-					    ".debug_str",    ".symtab",	      ".strtab",
-					    ".dynsym"};
+	static const char *const names[] = {
+		".eh_frame",	   ".eh_frame_hdr", ".debug_info", ".debug_abbrev", ".debug_line",
+		".debug_rnglists", ".debug_str",    ".symtab",	   ".strtab",	    ".dynsym"};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(names); i++)
 		if (!strcmp(name, names[i]))

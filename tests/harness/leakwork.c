@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Three call sites that leak among two hundred that do not, though their live memory moves: caches that
- * fill up and stay, queues that grow and are emptied, buffers that come and go. Goes round every two
- * milliseconds until a line comes; leak_fast leaks 900, leak_middle 500, leak_slow 200 bytes a round.
+ * Three call sites that leak among two hundred that do not, though their live memory moves: caches
+ * that fill up and stay, queues that grow and are emptied, buffers that come and go. Goes round
+ * every two milliseconds until a line comes; leak_fast leaks 900, leak_middle 500, leak_slow 200
+ * bytes a round.
  *
  *     leakwork: prints "ready PID"; at the end "done", and waits for a line
  */
@@ -43,18 +44,17 @@ static void hold(unsigned site, void *p)
 	{                                                                                          \
 		hold(site, opaque(malloc(size)));                                                  \
 	}
-#define TEN(X, t)                                                                                  \
-	X(t##0) X(t##1) X(t##2) X(t##3) X(t##4) X(t##5) X(t##6) X(t##7) X(t##8) X(t##9)
+#define TEN(X, t) X(t##0) X(t##1) X(t##2) X(t##3) X(t##4) X(t##5) X(t##6) X(t##7) X(t##8) X(t##9)
 #define ALL(X)                                                                                     \
-	TEN(X, 10) TEN(X, 11) TEN(X, 12) TEN(X, 13) TEN(X, 14) TEN(X, 15) TEN(X, 16) TEN(X, 17)    \
-	TEN(X, 18) TEN(X, 19) TEN(X, 20) TEN(X, 21) TEN(X, 22) TEN(X, 23) TEN(X, 24) TEN(X, 25)    \
-	TEN(X, 26) TEN(X, 27) TEN(X, 28) TEN(X, 29)
+	TEN(X, 10)                                                                                 \
+	TEN(X, 11) TEN(X, 12) TEN(X, 13) TEN(X, 14) TEN(X, 15) TEN(X, 16) TEN(X, 17) TEN(X, 18)    \
+		TEN(X, 19) TEN(X, 20) TEN(X, 21) TEN(X, 22) TEN(X, 23) TEN(X, 24) TEN(X, 25)       \
+			TEN(X, 26) TEN(X, 27) TEN(X, 28) TEN(X, 29)
 ALL(SITE)
 
 static void (*const sites[SITES])(unsigned site, size_t size) = {
 #define POINTER(n) site_##n,
-	ALL(POINTER)
-};
+	ALL(POINTER)};
 
 static __attribute__((noinline)) void leak_fast(void)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Allocates from call stacks that it knows: several threads go down random ways through twelve
- * functions, allocate at the bottom, and say at the end which way was gone how often. C and C++; in a
- * program, or with -DSTACKWORK_LIB the functions alone, for a shared library, and with -DSTACKWORK_MAIN
- * the rest.
+ * functions, allocate at the bottom, and say at the end which way was gone how often. C and C++; in
+ * a program, or with -DSTACKWORK_LIB the functions alone, for a shared library, and with
+ * -DSTACKWORK_MAIN the rest.
  *
  *     stackwork WAYS CALLS THREADS: prints "ready PID", waits for a line, works, prints
  *     truth|INNERMOST;...;OUTERMOST|CALLS|BYTES|LIVE_BYTES, then "done", and waits for a line
@@ -49,12 +49,12 @@ LEVEL(1, volatile char b[24]; b[at & 7] = 1, TOUCH(&b[0]))
 LEVEL(2, volatile char b[700]; b[at & 7] = 1, TOUCH(&b[0]))
 LEVEL(3, volatile char b[9000]; b[at & 7] = 1, TOUCH(&b[0]))
 LEVEL(4, volatile char b[64] __attribute__((aligned(64))); b[at & 7] = 1, TOUCH(&b[0]))
-LEVEL(5, volatile char *b = (volatile char *)__builtin_alloca((size_t)at * 16 + 16); b[0] = 1,
-      TOUCH(b))
+LEVEL(5, volatile char *b = (volatile char *)__builtin_alloca((size_t)at * 16 + 16);
+      b[0] = 1, TOUCH(b))
 LEVEL(6, long r[6]; for (int i = 0; i < 6; i++) r[i] = at * (i + 3) ^ w->depth,
-      for (int i = 0; i < 6; i++) TOUCH(r[i]))
-LEVEL(7, long a = at * 7; long b = a ^ w->depth; long c = a * b; long d = c - a,
-      TOUCH(a + b + c + d))
+		    for (int i = 0; i < 6; i++) TOUCH(r[i]))
+LEVEL(7, long a = at * 7; long b = a ^ w->depth; long c = a * b;
+      long d = c - a, TOUCH(a + b + c + d))
 LEVEL(8, volatile char b[40000]; b[at & 7] = 1, TOUCH(&b[0]))
 LEVEL(9, double x = at * 1.5; volatile double y = x, TOUCH(y > x))
 LEVEL(10, struct way copy = *w, TOUCH(&copy))

@@ -77,8 +77,8 @@ const struct sonde_command sonde_command_report = {
 	.name = "report",
 	.summary = "a recording as text",
 	.synopsis = "FILE",
-	.valid = SONDE_OPTS_COMMON | SONDE_O(SLOWEST) | SONDE_O(SITES) | SONDE_O(GROWTH) | SONDE_O(SINCE) | SONDE_O(UNTIL) |
-		 SONDE_O(OUTPUT) | SONDE_O(OVERWRITE),
+	.valid = SONDE_OPTS_COMMON | SONDE_O(SLOWEST) | SONDE_O(SITES) | SONDE_O(GROWTH) |
+		 SONDE_O(SINCE) | SONDE_O(UNTIL) | SONDE_O(OUTPUT) | SONDE_O(OVERWRITE),
 	.min_words = 1,
 	.max_words = 1,
 	.about = "Reads a recording that is finished, was cut short, or is still being written.",

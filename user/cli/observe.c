@@ -58,8 +58,8 @@ static int check_sites(const struct sonde_args *args)
 	if (args->sites_sample && !args->sites)
 		return sonde_err(EINVAL, "--sites-sample is of --sites; give both");
 	if (args->sites && args->alloc_mode != SONDE_ALLOC_MODE_EXACT)
-		return sonde_err(EINVAL, "--sites needs the allocator's probes: add --alloc-mode exact "
-					 "-d TIME");
+		return sonde_err(EINVAL, "--sites needs the allocator's probes: add "
+					 "--alloc-mode exact -d TIME");
 	return 0;
 }
 

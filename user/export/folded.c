@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Folded stacks, as flame graph tools read them: outermost function first, joined by ';', a blank and the
- * bytes asked for. A stack that is not whole begins with where it ends in brackets, so that it stands
- * beside the whole ones and not among them.
+ * Folded stacks, as flame graph tools read them: outermost function first, joined by ';', a blank
+ * and the bytes asked for. A stack that is not whole begins with where it ends in brackets, so that
+ * it stands beside the whole ones and not among them.
  */
 #include <errno.h>
 

@@ -3,8 +3,9 @@
  * A heap profile as `go tool pprof` reads it: alloc_objects and alloc_space, and where frees were
  * followed inuse_objects and inuse_space. Uncompressed, which pprof takes as well.
  *
- * Addresses are those of the files; files are set apart by giving each a terabyte of its own, for in a
- * profile their mappings must not overlap. The names are in the profile, so pprof looks up none.
+ * Addresses are those of the files; files are set apart by giving each a terabyte of its own, for
+ * in a profile their mappings must not overlap. The names are in the profile, so pprof looks up
+ * none.
  */
 #include <errno.h>
 #include <stdint.h>

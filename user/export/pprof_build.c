@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The profile's tables. Everything is named by number: strings, functions, mappings and locations are each
- * kept once, found again by a key. One list owns all messages.
+ * The profile's tables. Everything is named by number: strings, functions, mappings and locations
+ * are each kept once, found again by a key. One list owns all messages.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What each call stack allocated and what of it is live, read from the kernel side's maps. Stacks are
- * pushed when their counts changed, at intervals that grow with the time observed (a sixty-fourth of it),
- * so that a long recording stays small; and named a few milliseconds at a time, since DWARF is slow and
- * the loop has a ring to drain.
+ * What each call stack allocated and what of it is live, read from the kernel side's maps. Stacks
+ * are pushed when their counts changed, at intervals that grow with the time observed (a
+ * sixty-fourth of it), so that a long recording stays small; and named a few milliseconds at a
+ * time, since DWARF is slow and the loop has a ring to drain.
  *
- * When live blocks outgrow their map only a sample of them is followed. Thinning out takes blocks from
- * the map that the kernel side no longer looks for; what they held is kept here and taken off.
+ * When live blocks outgrow their map only a sample of them is followed. Thinning out takes blocks
+ * from the map that the kernel side no longer looks for; what they held is kept here and taken off.
  */
 #include <errno.h>
 #include <math.h>
@@ -194,7 +194,8 @@ static int read_stacks(struct sonde_alloc_sites *s)
 	return took;
 }
 
-/* A block that is no longer followed. Whoever deletes it accounts for it, here or the kernel side. */
+/* A block that is no longer followed. Whoever deletes it accounts for it, here or the kernel side.
+ */
 static void thin_block(struct sonde_alloc_sites *s, uint64_t key, const struct sonde_live_block *b)
 {
 	uint64_t units = b->bytes >> 4 > 1u << 31 ? 1u << 31 : b->bytes >> 4;
@@ -249,7 +250,8 @@ static int note_sample(struct sonde_alloc_sites *s, const struct sonde_lens_ctx 
 		return 0;
 	s->sample_said = true;
 	snprintf(what, sizeof(what),
-		 "more than %u blocks are live: one in %u or fewer is followed, and live bytes by call "
+		 "more than %u blocks are live: one in %u or fewer is followed, and live bytes by "
+		 "call "
 		 "stack are estimates, each with its error",
 		 SONDE_LIVE_MAX * 3 / 4, 1u << s->control.shift);
 	return sonde_lens_note(ctx, SONDE_NOTE_CAUTION, what, "");
@@ -268,8 +270,7 @@ static int check_room(struct sonde_alloc_sites *s, const struct sonde_lens_ctx *
 		s->thin_again = false;
 		err = thin_out(s);
 	}
-	if (err ||
-	    (s->control.shift == s->control.purged && followed(s) < SONDE_LIVE_MAX / 4 * 3))
+	if (err || (s->control.shift == s->control.purged && followed(s) < SONDE_LIVE_MAX / 4 * 3))
 		return err;
 	if (s->control.shift == s->control.purged && s->control.shift < 31)
 		s->control.shift++;
@@ -343,8 +344,8 @@ static int push_counts(struct sonde_alloc_sites *s, const struct sonde_lens_ctx 
 
 		if (!site->changed)
 			continue;
-		err = push_count(s, ctx, site,
-				 site->target < s->n_targets && follows[site->target], ts_ns);
+		err = push_count(s, ctx, site, site->target < s->n_targets && follows[site->target],
+				 ts_ns);
 		site->changed = false;
 	}
 	s->pushed_ns = ts_ns;

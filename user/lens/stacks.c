@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Unwind tables and mappings for the kernel side; see stacks.h. A file keeps its descriptor, so that
- * names can be had when the target is gone. A file that cannot be read or does not fit has no table:
- * stacks through it end there and say so.
+ * Unwind tables and mappings for the kernel side; see stacks.h. A file keeps its descriptor, so
+ * that names can be had when the target is gone. A file that cannot be read or does not fit has no
+ * table: stacks through it end there and say so.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -313,10 +313,11 @@ static int note_crowd(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx)
 	if (s->crowd_said)
 		return 0;
 	s->crowd_said = true;
-	return sonde_lens_note(ctx, SONDE_NOTE_DEGRADED,
-			       "a process maps more than 256 pieces of code: stacks through the others "
-			       "end there",
-			       "");
+	return sonde_lens_note(
+		ctx, SONDE_NOTE_DEGRADED,
+		"a process maps more than 256 pieces of code: stacks through the others "
+		"end there",
+		"");
 }
 
 static int refresh_target(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx, uint32_t target)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A call stack, named, and what a lens counted for it. The two come apart: counts at every interval,
- * the stack itself once, when its names are known, which may be later than its first counts but is
- * before the end. Strings are borrowed for the duration of the call that passes them.
+ * A call stack, named, and what a lens counted for it. The two come apart: counts at every
+ * interval, the stack itself once, when its names are known, which may be later than its first
+ * counts but is before the end. Strings are borrowed for the duration of the call that passes them.
  */
 #ifndef SONDE_MODEL_STACK_H
 #define SONDE_MODEL_STACK_H
@@ -19,8 +19,8 @@ struct sonde_frame {
 	const char *module;   /* the file's path as the target sees it; "": in no file            */
 	const char *file;     /* of the source; "": not known                                    */
 	uint32_t line;	      /* 0: not known                                                    */
-	uint64_t offset;      /* address within the module's file (p_vaddr); in no file: the address */
-	bool inlined;	      /* into the next frame, which has the same offset                  */
+	uint64_t offset; /* address within the module's file (p_vaddr); in no file: the address */
+	bool inlined;	 /* into the next frame, which has the same offset                  */
 };
 
 struct sonde_stack {
@@ -40,7 +40,8 @@ struct sonde_stack_count {
 	uint64_t calls, bytes;
 	bool has_live; /* blocks are followed from their allocation to their free */
 	uint64_t live_calls, live_bytes; /* of what was allocated since attach */
-	uint64_t live_error; /* bytes: standard error of live_bytes, 0 where every block is followed */
+	uint64_t live_error; /* bytes: standard error of live_bytes, 0 where every block is followed
+			      */
 };
 
 /* "complete", "cut", ...; "?" for an unknown number. */

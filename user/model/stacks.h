@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A visitor that remembers call stacks: what each is, what was counted for it last, and over time what
- * was live. Stacks of several processes that name the same functions are one site.
+ * A visitor that remembers call stacks: what each is, what was counted for it last, and over time
+ * what was live. Stacks of several processes that name the same functions are one site.
  */
 #ifndef SONDE_MODEL_STACKS_H
 #define SONDE_MODEL_STACKS_H
@@ -46,13 +46,14 @@ struct sonde_stack_table {
 
 void sonde_stack_table_init(struct sonde_stack_table *t);
 void sonde_stack_table_fini(struct sonde_stack_table *t);
-/* Sites of @lens, most bytes first. @series: with live bytes over time. *out heap, freed with the fini. 0
- * or -ENOMEM. */
+/* Sites of @lens, most bytes first. @series: with live bytes over time. *out heap, freed with the
+ * fini. 0 or -ENOMEM. */
 int sonde_site_groups(const struct sonde_stack_table *t, enum sonde_lens_id lens, bool series,
 		      struct sonde_site_group **out, size_t *n);
 void sonde_site_groups_fini(struct sonde_site_group *groups, size_t n);
 
-/* How a frame is called: its function, module and offset, or where the stack ends. Into @buf, returned. */
+/* How a frame is called: its function, module and offset, or where the stack ends. Into @buf,
+ * returned. */
 const char *sonde_frame_text(char *buf, size_t size, const struct sonde_frame *f);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Call stacks of a recording. What is stored is not trusted: ends are known ones, depths bounded. */
+/* Call stacks of a recording. What is stored is not trusted: ends are known ones, depths bounded.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -21,7 +22,8 @@ static struct sonde_frame frame_of(const struct sonde_replay *v, sqlite3_stmt *s
 	};
 }
 
-static int load_frames(struct sonde_replay *v, int64_t stack, struct sonde_frame **frames, size_t *n)
+static int load_frames(struct sonde_replay *v, int64_t stack, struct sonde_frame **frames,
+		       size_t *n)
 {
 	struct sonde_frame *list = NULL;
 	size_t len = 0, cap = 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Sites whose live bytes grow. A cache that fills and stays, a queue that grows and is emptied, a burst may
- * all end higher than they began; a leak keeps rising. So the least that a site held must have risen
- * from each sixth of the recording to the next, and the least of the last third must lie above the most of
- * the first, by more than the error of a sample. A leak slower than its site's ups and downs needs a
- * longer recording. The slope is the line of least squares through all readings.
+ * Sites whose live bytes grow. A cache that fills and stays, a queue that grows and is emptied, a
+ * burst may all end higher than they began; a leak keeps rising. So the least that a site held must
+ * have risen from each sixth of the recording to the next, and the least of the last third must lie
+ * above the most of the first, by more than the error of a sample. A leak slower than its site's
+ * ups and downs needs a longer recording. The slope is the line of least squares through all
+ * readings.
  */
 #include <errno.h>
 #include <math.h>
@@ -116,18 +117,21 @@ static int refuse(const struct sonde_stack_table *t, const struct sonde_site_gro
 	for (size_t i = 0; i < n; i++)
 		has_live |= g[i].has_live;
 	if (!n)
-		return sonde_err(ENODATA, "--growth needs live bytes by call site, and nothing was "
-					  "counted by call site here; record with --alloc-mode exact "
-					  "--sites -d TIME");
+		return sonde_err(ENODATA,
+				 "--growth needs live bytes by call site, and nothing was "
+				 "counted by call site here; record with --alloc-mode exact "
+				 "--sites -d TIME");
 	if (!has_live)
-		return sonde_err(ENODATA,
-				 "--growth needs live bytes by call site, which exact mode does not "
-				 "follow for this allocator");
+		return sonde_err(
+			ENODATA,
+			"--growth needs live bytes by call site, which exact mode does not "
+			"follow for this allocator");
 	if (t->n_times < READINGS_MIN)
-		return sonde_err(ENODATA,
-				 "--growth needs at least %d readings and there are %zu; record for "
-				 "longer, or with a shorter -i",
-				 READINGS_MIN, t->n_times);
+		return sonde_err(
+			ENODATA,
+			"--growth needs at least %d readings and there are %zu; record for "
+			"longer, or with a shorter -i",
+			READINGS_MIN, t->n_times);
 	return 0;
 }
 

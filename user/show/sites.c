@@ -16,12 +16,13 @@
 #define B(v) sonde_fmt_bytes((char[32]){0}, 32, (double)(v))
 #define N(v) sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
 
-#define CALLERS_SHOWN 12
+#define CALLERS_SHOWN  12
 #define NAME_MAX_SHOWN 160
 
 struct totals {
 	uint64_t calls, bytes, live_bytes;
-	uint64_t ends[SONDE_STACK_END__MAX + 1]; /* calls by where their stack ends; last: unnamed */
+	uint64_t
+		ends[SONDE_STACK_END__MAX + 1]; /* calls by where their stack ends; last: unnamed */
 	double variance;
 	bool has_live;
 };
@@ -97,7 +98,8 @@ static void print_heading(FILE *out, size_t n, const struct totals *t)
 			fprintf(out, "  %.2f %%: %s\n", percent(t->ends[i], t->calls),
 				sonde_stack_end_help(i));
 	if (!t->has_live) {
-		fputs("Live bytes by call site are not known: this allocator's frees are not followed\n",
+		fputs("Live bytes by call site are not known: this allocator's frees are not "
+		      "followed\n",
 		      out);
 		return;
 	}

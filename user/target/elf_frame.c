@@ -117,8 +117,7 @@ static int read_section(struct sonde_elf *elf, Elf_Data *data, uint64_t vaddr,
 		struct sonde_elf_frame f = {.cie = &c.cie};
 		uint64_t place;
 
-		if (!dwarf_cfi_cie_p(&entry) &&
-		    load_cie(ident, data, entry.fde.CIE_pointer, &c)) {
+		if (!dwarf_cfi_cie_p(&entry) && load_cie(ident, data, entry.fde.CIE_pointer, &c)) {
 			place = vaddr + (uint64_t)(entry.fde.start - (const uint8_t *)data->d_buf);
 			if (fde_extent(&entry.fde, c.encoding, place, &f)) {
 				skip_augmentation(&f, &c.cie);

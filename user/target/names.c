@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Functions by address. Symbols are sorted once; an address belongs to the last symbol that begins at or
- * before it and, where the symbol says how long it is, holds it.
+ * Functions by address. Symbols are sorted once; an address belongs to the last symbol that begins
+ * at or before it and, where the symbol says how long it is, holds it.
  */
 #include <errno.h>
 #include <string.h>

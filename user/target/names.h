@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is at an address of a file: the function by its symbols, and where the file or its separate debug
- * file has DWARF also the functions inlined there, with source lines. Answers are kept.
+ * What is at an address of a file: the function by its symbols, and where the file or its separate
+ * debug file has DWARF also the functions inlined there, with source lines. Answers are kept.
  */
 #ifndef SONDE_TARGET_NAMES_H
 #define SONDE_TARGET_NAMES_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Inlined functions and source lines, from DWARF by libdw. Units are found by their own ranges, since
- * clang writes no .debug_aranges.
+ * Inlined functions and source lines, from DWARF by libdw. Units are found by their own ranges,
+ * since clang writes no .debug_aranges.
  */
 #include <dwarf.h>
 #include <elfutils/libdw.h>

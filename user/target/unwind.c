@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * From a file to its unwind table: the entries of .eh_frame, then the functions that it leaves out but
- * that keep a frame pointer, sorted and without rows that say nothing new.
+ * From a file to its unwind table: the entries of .eh_frame, then the functions that it leaves out
+ * but that keep a frame pointer, sorted and without rows that say nothing new.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -87,8 +87,9 @@ struct bare {
 struct prologue {
 	uint8_t code[PROLOGUE_MAX];
 	size_t len, at;
-	uint32_t depth, saved; /* bytes from the CFA to rsp, and to where rbp was saved (0: not yet) */
-	bool framed;	       /* rbp is the frame's */
+	uint32_t depth,
+		saved; /* bytes from the CFA to rsp, and to where rbp was saved (0: not yet) */
+	bool framed;   /* rbp is the frame's */
 };
 
 static bool is_mov_rbp_rsp(const uint8_t *code)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Unwind tables: what .eh_frame says about finding the caller, as rows that a BPF program can search.
- * Distribution builds keep no frame pointers, so without such a table only the immediate caller of a
- * function is known. A function that .eh_frame leaves out gets rows where it sets up a frame pointer.
+ * Unwind tables: what .eh_frame says about finding the caller, as rows that a BPF program can
+ * search. Distribution builds keep no frame pointers, so without such a table only the immediate
+ * caller of a function is known. A function that .eh_frame leaves out gets rows where it sets up a
+ * frame pointer.
  *
- * The invariant: a rule that a row cannot express is marked so (SONDE_UNWIND_HARD), and an address that
- * nothing is known of has a row that says so (SONDE_UNWIND_NONE): nothing is guessed.
+ * The invariant: a rule that a row cannot express is marked so (SONDE_UNWIND_HARD), and an address
+ * that nothing is known of has a row that says so (SONDE_UNWIND_NONE): nothing is guessed.
  */
 #ifndef SONDE_TARGET_UNWIND_H
 #define SONDE_TARGET_UNWIND_H
@@ -22,7 +23,7 @@ struct sonde_unwind_table {
 	size_t n, cap;
 	size_t functions; /* with entries in .eh_frame                                           */
 	size_t by_frame_pointer; /* without, but with a frame pointer                            */
-	size_t hard;	  /* rows that cannot be followed                                        */
+	size_t hard; /* rows that cannot be followed                                        */
 };
 
 /* -EFBIG: more rows than SONDE_UNWIND_ROWS; -ENOMEM. Nothing is logged. */

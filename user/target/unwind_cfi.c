@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Call frame instructions (DWARF 5, section 6.4; the .eh_frame flavour of the x86-64 psABI) run for the
- * three rules that matter: where the frame begins, where rbp was saved, whether there is a caller.
- * libdw's own interpreter starts anew for every address asked, which is quadratic in a function's rows.
+ * Call frame instructions (DWARF 5, section 6.4; the .eh_frame flavour of the x86-64 psABI) run for
+ * the three rules that matter: where the frame begins, where rbp was saved, whether there is a
+ * caller. libdw's own interpreter starts anew for every address asked, which is quadratic in a
+ * function's rows.
  *
  * The invariant: what is not understood makes the rest of the entry HARD; no read is out of bounds.
  */
@@ -122,9 +123,9 @@ static void restore(struct run *r, uint64_t reg)
 	}
 }
 
-/* The stub of the linkage table, as every linker describes it: rsp + 8 + ((rip & 15) >= 11) * 8 (some
- * say 10, where the stub is without endbr64 and its push two bytes shorter: the push is at 6, its end
- * at 11; a call is never made in between). */
+/* The stub of the linkage table, as every linker describes it: rsp + 8 + ((rip & 15) >= 11) * 8
+ * (some say 10, where the stub is without endbr64 and its push two bytes shorter: the push is at 6,
+ * its end at 11; a call is never made in between). */
 static bool is_plt(const uint8_t *e, size_t len)
 {
 	static const uint8_t head[] = {DW_OP_breg7, 8, DW_OP_breg16, 0, DW_OP_lit15, DW_OP_and};
@@ -164,9 +165,9 @@ static void cfa_expression(struct run *r)
 	const uint8_t *e = take_block(r, &len);
 	int64_t off = 0;
 
-	r->now.kind = is_plt(e, len)	     ? SONDE_UNWIND_PLT
+	r->now.kind = is_plt(e, len)	       ? SONDE_UNWIND_PLT
 		      : is_deref(e, len, &off) ? SONDE_UNWIND_DEREF
-					     : SONDE_UNWIND_HARD;
+					       : SONDE_UNWIND_HARD;
 	r->now.cfa = off;
 }
 

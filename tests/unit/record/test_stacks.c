@@ -22,8 +22,7 @@ static const struct sonde_frame frames[] = {
 static int push_stack(const struct sonde_visitor *v, uint64_t id, size_t from, size_t n,
 		      enum sonde_stack_end end)
 {
-	struct sonde_stack s = {
-		.id = id, .target = 1, .end = end, .frames = frames + from, .n = n};
+	struct sonde_stack s = {.id = id, .target = 1, .end = end, .frames = frames + from, .n = n};
 
 	return sonde_visit(v, stack, &s);
 }
@@ -131,7 +130,8 @@ static void there_and_back(void **state)
 /* With a window counts are of the window; what is live is what is live. */
 static void in_a_window(void **state)
 {
-	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 5 * SONDE_NS_PER_SEC, .rebase = true};
+	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 5 * SONDE_NS_PER_SEC,
+					.rebase = true};
 	const char *path = fix_path("window");
 	struct sonde_site_group *g;
 	struct sonde_stack_table t;

@@ -77,8 +77,9 @@ static void push(struct sonde_stack_table *t, uint64_t id, uint32_t target, int 
 
 static void name(struct sonde_stack_table *t, uint64_t id, const char *function)
 {
-	const struct sonde_frame frames[] = {{function, "/bin/x", "x.c", 3, 0x1000 + id % 100, false},
-					     {"main", "/bin/x", "", 0, 0x2000, false}};
+	const struct sonde_frame frames[] = {
+		{function, "/bin/x", "x.c", 3, 0x1000 + id % 100, false},
+		{"main", "/bin/x", "", 0, 0x2000, false}};
 	struct sonde_stack s = {.id = id, .frames = frames, .n = 2};
 
 	assert_int_equal(sonde_visit(&t->visitor, stack, &s), 0);

@@ -45,7 +45,7 @@ static uint32_t oracle_rule(Dwarf_Frame *frame)
 	cfa = (uint32_t)ops[0].number2;
 	assert_int_equal(dwarf_frame_register(frame, 6, mem, &ops, &n), 0);
 	if (n == 2 && ops[0].atom == DW_OP_call_frame_cfa && ops[1].atom == DW_OP_plus_uconst)
-		saved = (uint32_t)-(int64_t)ops[1].number;
+		saved = (uint32_t) - (int64_t)ops[1].number;
 	else if (n)
 		kind = SONDE_UNWIND_HARD;
 	return kind == SONDE_UNWIND_HARD ? SONDE_UNWIND_RULE(kind, 0, 0)
@@ -118,7 +118,8 @@ static void as_libdw(void **state)
 static const char source[] =
 	"#include <stdlib.h>\n"
 	"__attribute__((noinline)) void *leaf(long n) { return malloc(n); }\n"
-	"__attribute__((noinline)) void *middle(long n) { void *p = leaf(n + 1); free(p); return p; }\n"
+	"__attribute__((noinline)) void *middle(long n) { void *p = leaf(n + 1); free(p); return "
+	"p; }\n"
 	"int main(int argc, char **argv) { return middle(argc) == (void *)argv; }\n";
 
 static uint32_t rule_in(const char *name, const char *symbol, unsigned past,
@@ -143,7 +144,10 @@ static void by_frame_pointer(void **state)
 	struct sonde_unwind_table t;
 
 	(void)state;
-	fx_compile("fp", "-O1 -fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fcf-protection=none", source);
+	fx_compile(
+		"fp",
+		"-O1 -fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fcf-protection=none",
+		source);
 	assert_int_equal(rule_in("fp", "middle", 0, &t), SONDE_UNWIND_RULE(SONDE_UNWIND_RSP, 8, 0));
 	assert_int_equal(sonde_unwind_find(&t, 0), SONDE_UNWIND_NONE);
 	assert_true(t.by_frame_pointer >= 3);
