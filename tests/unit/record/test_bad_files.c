@@ -111,7 +111,7 @@ static void test_versions(void **state)
 	assert_refused(path, -EPROTO, "newer sonde (schema 99, this one reads up to ");
 	sql(path, "PRAGMA user_version = 0");
 	assert_refused(path, -EBADMSG, "no schema version");
-	sql(path, "PRAGMA user_version = 1");
+	sql(path, "PRAGMA user_version = 2");
 	assert_int_equal(try_open(path), 0);
 	fix_remove(path);
 }
