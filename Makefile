@@ -22,7 +22,7 @@ CPPFLAGS := -D_GNU_SOURCE -DSONDE_VERSION='"$(VERSION)"' -DSONDE_DATADIR='"$(PRE
             -Iinclude -Iuser -I$(B)/skel -I$(B)/gen
 CFLAGS   ?= -O2 -g
 CFLAGS_   = -std=gnu11 $(WARN) $(CFLAGS) $(SAN)
-LIBS     := -lbpf -ldw -lelf -lZydis -lsqlite3 -ljansson -lprotobuf-c -lstdc++ -lm -lpthread
+LIBS     := -lbpf -ldw -lelf -lZydis -lsqlite3 -ljansson -lprotobuf-c -lgsl -lgslcblas -lstdc++ -lm -lpthread
 BPFFLAGS := -g -O2 -target bpf -D__TARGET_ARCH_x86 -Wall -Werror -Wno-unused-function \
             -Ivmlinux/$(ARCH) -Iinclude -Ibpf
 

@@ -26,11 +26,12 @@ BEGIN {
 	keep("^(libelf|gelf|dwarf)\\.h$|^elfutils/", "target")
 	keep("^Zydis/|^Zycore/", "target")
 	keep("^sqlite3\\.h$", "record")
+	keep("^gsl/", "judge")
 
 	# bpf/lib: a lower layer never includes a higher one.
 	layer["base"] = 0
 	layer["filter"] = layer["series"] = 1
-	layer["span"] = layer["stack"] = 2
+	layer["span"] = layer["stack"] = layer["faultclass"] = 2
 	layer["emit"] = layer["sites"] = 3
 	layer["conn"] = 4
 	layer["syscall"] = 5

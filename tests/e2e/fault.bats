@@ -23,7 +23,7 @@ is_true() { # FILE SQL-CONDITION WHAT
 @test "faults inside queries are part of all faults, and of each query's time" {
 	local f=$BATS_TEST_TMPDIR/faults.sonde count time
 	load_begin --sphinxql "$SEARCHD_SQL" --connections 4 --queries 2000 --mix heavy --seed 3
-	record_begin "$f" --lens query,fault
+	record_begin "$f" --lens query,fault --fault-mode full # the queries' shares are no estimates then
 	load_go
 	load_finish
 	sonde_finish

@@ -12,6 +12,8 @@ ENABLED=/sys/kernel/mm/transparent_hugepage/enabled
 setting() { sed 's/.*\[\(.*\)\].*/\1/' "$ENABLED"; }
 
 setup_file() {
+	# Who asks for a huge page must get it: memory that other tests left in pieces is moved together.
+	[ ! -w /proc/sys/vm/compact_memory ] || echo 1 >/proc/sys/vm/compact_memory
 	THP_BEFORE=$(setting)
 	export THP_BEFORE
 }

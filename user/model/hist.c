@@ -61,6 +61,15 @@ void sonde_hist_add(struct sonde_hist *h, uint64_t value)
 	widen(h, value, value);
 }
 
+void sonde_hist_add_omitted(struct sonde_hist *h, uint64_t value, uint64_t interval)
+{
+	sonde_hist_add(h, value);
+	while (interval && value >= 2 * interval) {
+		value -= interval;
+		sonde_hist_add(h, value);
+	}
+}
+
 static double bucket_middle(uint32_t index)
 {
 	uint64_t low = sonde_hist_low(index);
