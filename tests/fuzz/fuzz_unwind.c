@@ -155,7 +155,7 @@ int main(int argc, char **argv)
 	copy = malloc(longest);
 	assert(copy && n_seeds);
 	for (unsigned long i = 0; i < n; i++)
-		try_one(&seeds[i % 8 ? 0 : n_seeds - 1], copy);
+		try_one(&seeds[i % 2 ? 0 : n_seeds - 1], copy);
 	for (size_t i = 0; i < n_seeds; i++)
 		free(seeds[i].bytes);
 	free(copy);
