@@ -81,6 +81,20 @@ $(B)/skel/%.skel.h: $(B)/bpf/%.bpf.o
 	$(Q)mkdir -p $(@D)
 	$(Q)$(BPFTOOL) gen skeleton $< name $(subst -,_,$*)_bpf >$@
 
+# The program that runs inside a scratch process: bound at run time to the libraries of the target, so linked
+# against none, and carried within sonde.
+INSIDE := $(B)/inside.so
+
+$(INSIDE): user/target/heap/inside/main.c user/target/heap/inside/report.h
+	$(call msg,INSIDE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) -O1 -fPIC -fno-builtin -fno-stack-protector -fcf-protection=none \
+		-fno-asynchronous-unwind-tables -shared -nostdlib -Wl,-e,sonde_inside_start \
+		-Wl,--build-id=none -Wl,-z,noexecstack -Wl,--hash-style=both -s -o $@ $<
+
+$(B)/obj/user/target/heap/scratch.o: $(INSIDE)
+$(B)/obj/user/target/heap/scratch.o: CPPFLAGS += -DSONDE_INSIDE='"$(INSIDE)"'
+
 # Programs of the tests and benchmarks: each source is a program of its own.
 $(B)/bpf/bench/%.bpf.o: tests/bench/%.bpf.c
 	$(call msg,BPF,$<)
@@ -118,6 +132,11 @@ $(B)/harness/%: tests/harness/%.cpp
 	$(call msg,TOOLXX,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CXX) -D_GNU_SOURCE -Iinclude -std=c++17 -Wall -Wextra -O2 -g -faligned-new -fsized-deallocation -o $@ $< $(LDLIBS_) -lpthread
+
+$(B)/bench/%: tests/bench/%.cpp
+	$(call msg,TOOLXX,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CXX) -D_GNU_SOURCE -Iinclude -std=c++17 -Wall -Wextra -O2 -g -MMD -MP -MF $@.d -o $@ $< $(LDLIBS_) -lpthread
 
 tools: $(tool_bin) $(toolxx)
 units: $(unit_bin)
@@ -158,6 +177,7 @@ install: all
 	install -D -m 644 docs/sonde.1 $(DESTDIR)$(PREFIX)/share/man/man1/sonde.1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(B)/sonde help --bash-completion >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sonde
+	install -D -m 644 include/sonde/consumption.h $(DESTDIR)$(PREFIX)/include/sonde/consumption.h
 	install -d $(DESTDIR)$(PREFIX)/share/sonde/recipes $(DESTDIR)$(PREFIX)/share/doc/sonde
 	install -m 644 $(wildcard recipes/*.recipe) $(DESTDIR)$(PREFIX)/share/sonde/recipes/
 	install -m 644 README.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/sonde/

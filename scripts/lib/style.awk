@@ -30,7 +30,7 @@ BEGIN {
 
 	# bpf/lib: a lower layer never includes a higher one.
 	layer["base"] = 0
-	layer["filter"] = layer["series"] = 1
+	layer["filter"] = layer["series"] = layer["block"] = 1
 	layer["span"] = layer["stack"] = layer["faultclass"] = 2
 	layer["emit"] = layer["sites"] = 3
 	layer["conn"] = 4

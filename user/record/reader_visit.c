@@ -170,6 +170,9 @@ static void span_counts(sqlite3_stmt *st, struct sonde_span *s)
 	s->found = (uint64_t)sqlite3_column_int64(st, 29);
 	s->handler_wall_ms = (uint32_t)sqlite3_column_int64(st, 30);
 	s->handler_hits = (uint32_t)sqlite3_column_int64(st, 31);
+	s->has_heap = sqlite3_column_type(st, 34) != SQLITE_NULL;
+	s->heap_allocated = (uint64_t)sqlite3_column_int64(st, 34);
+	s->heap_freed = (uint64_t)sqlite3_column_int64(st, 35);
 }
 
 static int emit_span(struct sonde_replay *v, sqlite3_stmt *st)
@@ -206,7 +209,8 @@ static int emit_span(struct sonde_replay *v, sqlite3_stmt *st)
 		 "s.statements, s.arrival_ns, s.start_ns, s.request_end_ns, s.first_ns, "          \
 		 "s.last_ns, s.bytes_in, s.bytes_out, s.request_len, s.alloc_bytes, "              \
 		 "s.alloc_calls, s.faults, s.fault_ns, s.handler_ns, s.found, "                    \
-		 "s.handler_wall_ms, s.handler_hits, f.text, t.text "
+		 "s.handler_wall_ms, s.handler_hits, f.text, t.text, "                             \
+		 "s.heap_allocated, s.heap_freed "
 #define STACK_BASE(column)                                                                         \
 	"SELECT b." column " FROM stack_count b WHERE b.stack = c.stack AND b.lens = c.lens "      \
 	"AND b.ts_ns <= ?6 ORDER BY b.ts_ns DESC LIMIT 1"

@@ -39,6 +39,7 @@ static const struct enum_row fixed_rows[] = {
 	{"flag", SONDE_SPAN_F_UNIX, "unix", "came over a unix socket"},
 	{"flag", SONDE_SPAN_F_PIPELINED, "pipelined", "arrived while another was answered"},
 	{"flag", SONDE_SPAN_F_NO_TEXT, "no_text", "request bytes could not be read"},
+	{"flag", SONDE_SPAN_F_HEAP, "heap", "the allocator's own counters are known"},
 #define LENS(id, sym, name) {"lens", id, name, ""},
 	SONDE_LENS_IDS(LENS)
 #undef LENS

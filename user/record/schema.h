@@ -10,7 +10,7 @@
 #include <sqlite3.h>
 
 #define SONDE_RECORD_APPLICATION_ID 0x534f4e44 /* "SOND" */
-#define SONDE_RECORD_SCHEMA	    2
+#define SONDE_RECORD_SCHEMA	    3
 
 /* Stored in series.kind: append, never renumber. The first two are enum sonde_metric_kind. */
 enum sonde_series_kind {

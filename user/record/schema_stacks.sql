@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: GPL-2.0-or-later
--- Schema 2: call stacks. Part of schema.sql, in a file of its own since the step from schema 1 runs it too.
+-- Call stacks, since schema 3. Part of schema.sql, in a file of its own since the step from schema 2
+-- runs it too.
 
 -- A place in the code. module and function NULL: not known. An inlined function has the offset of the
 -- next frame, which it was inlined into.

@@ -16,6 +16,7 @@ struct sonde_verdict_pair {
 	const struct sonde_trial_arm *arm;
 	struct sonde_trial_pair pair;
 	struct sonde_compare config; /* settings and cautions only */
+	char names[2][SONDE_TRIAL_NAME + 16];
 };
 
 struct sonde_verdict_doc {

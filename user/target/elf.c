@@ -47,13 +47,19 @@ static int read_segments(struct sonde_elf *elf)
 			return -ENOEXEC;
 		if (ph.p_type == PT_INTERP)
 			elf->has_interp = true;
+		if (ph.p_type == PT_TLS && ph.p_align < 1ul << 32)
+			elf->tls_size = ph.p_align > 1 ? (ph.p_memsz + ph.p_align - 1) /
+								 ph.p_align * ph.p_align
+						       : ph.p_memsz;
 		if (ph.p_type != PT_LOAD)
 			continue;
 		elf->segments[elf->n_segments++] = (struct sonde_elf_segment){
 			.vaddr = ph.p_vaddr,
 			.offset = ph.p_offset,
 			.filesz = ph.p_filesz,
+			.memsz = ph.p_memsz,
 			.exec = ph.p_flags & PF_X,
+			.write = ph.p_flags & PF_W,
 		};
 	}
 	return 0;
@@ -246,20 +252,6 @@ int sonde_elf_vaddr_to_offset(const struct sonde_elf *elf, uint64_t vaddr, uint6
 		if (!s->exec || vaddr < s->vaddr || vaddr - s->vaddr >= s->filesz)
 			continue;
 		*offset = vaddr - s->vaddr + s->offset;
-		return 0;
-	}
-	return -ENOENT;
-}
-
-/* A mapping begins at a page, which may be before its segment. */
-int sonde_elf_bias(const struct sonde_elf *elf, uint64_t start, uint64_t off, uint64_t *bias)
-{
-	for (size_t i = 0; i < elf->n_segments; i++) {
-		const struct sonde_elf_segment *s = &elf->segments[i];
-
-		if (!s->exec || off < (s->offset & ~4095ull) || off >= s->offset + s->filesz)
-			continue;
-		*bias = start - off + s->offset - s->vaddr;
 		return 0;
 	}
 	return -ENOENT;

@@ -44,9 +44,6 @@ int sonde_elf_function_at(struct sonde_elf *elf, uint64_t off, uint64_t *start, 
 int sonde_elf_code(struct sonde_elf *elf, uint64_t off, void *buf, size_t len);
 /* Extent in the file of the executable segment that holds file offset @off. 0 or -ENOENT. */
 int sonde_elf_text(const struct sonde_elf *elf, uint64_t off, uint64_t *start, uint64_t *size);
-/* What to take off an address of a process that maps file offset @off of an executable segment at
- * @start to have an address of the file (p_vaddr). 0 or -ENOENT. */
-int sonde_elf_bias(const struct sonde_elf *elf, uint64_t start, uint64_t off, uint64_t *bias);
 /* Is the function at file offset @off a jump through the linkage table? Then *symbol (owned by @elf) is
  * the name it is bound to. 0 or -ENOENT. */
 int sonde_elf_plt_symbol(struct sonde_elf *elf, uint64_t off, const char **symbol);
@@ -58,5 +55,26 @@ int sonde_elf_rodata(struct sonde_elf *elf, const char **data, size_t *len);
 const char *sonde_elf_soname(const struct sonde_elf *elf);
 /* Null-terminated list of DT_NEEDED sonames, owned by @elf. */
 const char *const *sonde_elf_needed(const struct sonde_elf *elf);
+
+/* ---- data (elf_data.c); addresses are those of the file ---- */
+
+/* Defined data symbol (STT_OBJECT, STT_TLS: then the value is the offset in the TLS image) of that
+ * exact name, in .dynsym or .symtab: 0 or -ENOENT. */
+int sonde_elf_find_data(struct sonde_elf *elf, const char *name, uint64_t *value, uint64_t *size);
+/* Is the address in a segment that is writable when loaded, .bss included? */
+bool sonde_elf_is_writable(const struct sonde_elf *elf, uint64_t vaddr);
+bool sonde_elf_is_code(const struct sonde_elf *elf, uint64_t vaddr);
+/* Copy initial contents, from any segment; zeros where only memory is. 0 or -ERANGE or -errno. */
+int sonde_elf_read(const struct sonde_elf *elf, uint64_t vaddr, void *buf, size_t len);
+/* Address of a file offset in an executable segment, and the reverse. 0 or -ENOENT. */
+int sonde_elf_offset(const struct sonde_elf *elf, uint64_t vaddr, uint64_t *off);
+int sonde_elf_address(const struct sonde_elf *elf, uint64_t off, uint64_t *vaddr);
+/* What to add to the file's addresses where @text_start maps file offset @text_pgoff. 0 or -ENOENT.
+ */
+int sonde_elf_bias(const struct sonde_elf *elf, uint64_t text_start, uint64_t text_pgoff,
+		   uint64_t *bias);
+/* Size of the PT_TLS segment rounded up to its alignment: the TLS image of an executable begins
+ * that many bytes below the thread pointer. 0: it has none. */
+uint64_t sonde_elf_tls_size(const struct sonde_elf *elf);
 
 #endif

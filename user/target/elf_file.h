@@ -16,8 +16,8 @@
 #include "target/elf.h"
 
 struct sonde_elf_segment {
-	uint64_t vaddr, offset, filesz;
-	bool exec;
+	uint64_t vaddr, offset, filesz, memsz;
+	bool exec, write;
 };
 
 /* Start and size of a function, in file offsets. */
@@ -32,8 +32,9 @@ struct sonde_elf {
 	struct sonde_elf_segment *segments; /* PT_LOAD only */
 	size_t n_segments;
 	bool has_interp;
-	char **needed; /* NULL-terminated */
-	char *soname;  /* "" if it has none */
+	uint64_t tls_size; /* of PT_TLS, rounded up to its alignment */
+	char **needed;	   /* NULL-terminated */
+	char *soname;	   /* "" if it has none */
 	char build_id[129];
 
 	/* Opened on first need, when the file's own tables did not have the name. */

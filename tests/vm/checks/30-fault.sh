@@ -67,8 +67,31 @@ else
 fi
 echo 0 >/proc/sys/vm/nr_hugepages
 
-skip "pages that come back from swap" "the guest has no disk to swap to"
-skip "reclaim inside a fault" "the guest has no disk whose pages could be given up"
+disk=/dev/nvme0n1
+box=/sys/fs/cgroup/faults
+if [ -b $disk ]; then
+	mkswap $disk >/dev/null
+	swapon $disk
+	observe swap 4
+	within $(($(count swap.minor) + $(count swap.major))) 1900 2108 "4 x 512 pages come back from swap"
+	within "$(count base.minor)" 0 60 "which are no new pages"
+
+	# 32 MiB of pages where 16 MiB may be: what is too much goes to swap, inside the faults.
+	echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+	mkdir $box
+	echo $((16 << 20)) >$box/memory.max
+	# shellcheck disable=SC2016 # the inner shell's own
+	observe_program "--lens fault" sh -c 'echo $$ >/sys/fs/cgroup/faults/cgroup.procs; exec faultwork base 16'
+	within "$(count base.minor)" 8192 8252 "8,192 faults in a full cgroup"
+	within "$(value fault.stalled base.minor)" 1 8192 "of which some reclaim"
+	within "$(value fault.reclaim_time base.minor)" 1000 "$(value fault.time base.minor)" \
+		"for a part of their time"
+	rmdir $box
+	swapoff $disk
+else
+	skip "pages that come back from swap" "the guest has no disk to swap to"
+	skip "reclaim inside a fault" "the guest has no disk to swap to"
+fi
 
 observe stack 1 4
 within "$(count base.minor)" 1916 2100 "four stacks of 2 MiB, made after attach"
