@@ -37,7 +37,7 @@ until_line() { # FILE PATTERN PID
 observe() {
 	local program=$1
 	shift
-	LD_LIBRARY_PATH=$T "$program" $WAYS $CALLS $THREADS <"$T/go" >"$T/work" 3>&- &
+	LD_LIBRARY_PATH=$T LD_PRELOAD=${PRELOAD:-} "$program" $WAYS $CALLS $THREADS <"$T/go" >"$T/work" 3>&- &
 	work_pid=$!
 	exec 8>"$T/go"
 	until_line "$T/work" ^ready "$work_pid"
@@ -209,4 +209,21 @@ CXX="g++ -x c++ -fpermissive"
 		END { e = sqrt(square); printf "live %d, estimated %d +- %d\n", want, got, e
 			exit !(e > 0 && e < want / 10 && got - want < 4 * e && want - got < 4 * e) }' \
 		"$T/work" "$T/seen"
+}
+
+# With another allocator preloaded: probed at other places of its functions, and blocks followed as well.
+under() { # LIBRARY
+	build prog gcc -O2 -fomit-frame-pointer
+	PRELOAD=/usr/lib/x86_64-linux-gnu/$1
+	[ -e "$PRELOAD" ] || skip "$PRELOAD is not installed"
+	observe "$T/prog"
+	all_right
+}
+
+@test "under jemalloc" {
+	under libjemalloc.so.2
+}
+
+@test "under tcmalloc" {
+	under libtcmalloc.so.4
 }
