@@ -230,9 +230,9 @@ static int add_own(struct site_array groups[G__MAX], const struct process *proc,
 {
 	sonde_autofree struct sonde_alloc_site *sites = NULL;
 	size_t n = 0;
-	int err = sonde_allocator_sites(
-		a, m, rule->rule == SONDE_BLOCK_UNKNOWN ? SONDE_RETURNS_NONE : proc->returns, &sites,
-		&n);
+	bool unknown = rule->rule == SONDE_BLOCK_UNKNOWN;
+	int err = sonde_allocator_sites(a, m, unknown ? SONDE_RETURNS_NONE : proc->returns, &sites,
+					&n);
 
 	for (size_t i = 0; !err && i < n; i++) {
 		const struct sonde_alloc_entry *e = sites[i].entry;

@@ -115,16 +115,16 @@ static int find_entries(struct resolver *r, const struct sonde_allocator *a)
 	return 0;
 }
 
-/* The side that a return probe is wanted for: those whose result is the new block. One that may pass
- * the call on to another of the set keeps its entry: which of the two it was is told there. */
+/* The side that a return probe is wanted for: those whose result is the new block. One that may
+ * pass the call on to another of the set keeps its entry: which of the two it was is told there. */
 bool sonde_alloc_wants_return(const struct sonde_alloc_entry *e, enum sonde_alloc_returns returns)
 {
 	if (returns == SONDE_RETURNS_NONE)
 		return false;
 	if (e->by_class && (returns == SONDE_RETURNS_SIZES || e->wrapper))
 		return false;
-	return !e->may_throw && e->op != SONDE_ALLOC_FREE &&
-	       e->op != SONDE_ALLOC_DELETE && e->op != SONDE_ALLOC_DELETE_SIZED;
+	return !e->may_throw && e->op != SONDE_ALLOC_FREE && e->op != SONDE_ALLOC_DELETE &&
+	       e->op != SONDE_ALLOC_DELETE_SIZED;
 }
 
 static void add_site(const struct found *f, const struct sonde_site *site,
@@ -147,8 +147,8 @@ static void add_split(const struct found *f, struct sonde_alloc_site *sites, siz
 	}
 }
 
-static int add_entry(const struct resolver *r, const struct found *f, enum sonde_alloc_returns returns,
-		     struct sonde_alloc_site *sites, size_t *n)
+static int add_entry(const struct resolver *r, const struct found *f,
+		     enum sonde_alloc_returns returns, struct sonde_alloc_site *sites, size_t *n)
 {
 	bool entry_only = sonde_alloc_wants_return(f->entry, returns);
 	struct sonde_site site;
@@ -213,7 +213,8 @@ static const char *find_prefix(struct sonde_elf *elf)
 }
 
 int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_module *m,
-			  enum sonde_alloc_returns returns, struct sonde_alloc_site **out, size_t *n)
+			  enum sonde_alloc_returns returns, struct sonde_alloc_site **out,
+			  size_t *n)
 {
 	sonde_autofree struct sonde_alloc_site *sites = NULL;
 	struct resolver r = {.shown = m->path};
