@@ -13,6 +13,7 @@
  *     touch      writes huge pages, after a file of the same size was read: for memory pressure
  *     fragment   4 KiB pages, given back but for one in 16; then writes half as many huge pages
  *     file       reads a file of that size, through the page cache, twice
+ *     grow       writes 4 KiB pages: for memory pressure without huge pages
  *     idle       nothing
  *     exec       runs itself again as "collapse COUNT"
  *
@@ -264,6 +265,11 @@ static void work_touch(void)
 	printf("done before=0\n");
 }
 
+static void prepare_grow(void)
+{
+	memory = region(MADV_NOHUGEPAGE);
+}
+
 /* COUNT should be nearly all that is free: what is left in one piece is used up first. */
 static void prepare_fragment(void)
 {
@@ -303,6 +309,7 @@ static const struct kind {
 	{"touch", prepare_touch, work_touch},
 	{"file", prepare_file, work_file},
 	{"fragment", prepare_fragment, work_touch},
+	{"grow", prepare_grow, work_touch},
 	{"idle", NULL, work_idle},
 	{"exec", NULL, work_exec},
 };

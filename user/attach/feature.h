@@ -91,5 +91,7 @@ int sonde_btf_tracepoint_param(const char *event, int i, char *buf, size_t size)
 int sonde_btf_enum_name(const char *name, int value, char *buf, size_t size);
 /* Has `struct @name` a member @member? */
 bool sonde_btf_has_member(const char *name, const char *member);
+/* Does it tell of a function @name? Those that BPF programs may call are among them. */
+bool sonde_btf_has_function(const char *name);
 
 #endif

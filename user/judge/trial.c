@@ -21,11 +21,7 @@ static const double default_margins[][2] = {
 
 uint64_t sonde_trial_window_ns(uint64_t duration_ns)
 {
-	if (duration_ns >= 2 * DAY_NS)
-		return 600ull * SONDE_NS_PER_SEC;
-	if (duration_ns >= 3600ull * SONDE_NS_PER_SEC)
-		return 60ull * SONDE_NS_PER_SEC;
-	return 10ull * SONDE_NS_PER_SEC;
+	return (duration_ns >= 2 * DAY_NS ? 600ull : 60ull) * SONDE_NS_PER_SEC;
 }
 
 double sonde_trial_default_margin(enum sonde_trial_kind kind, enum sonde_trial_stat stat)

@@ -144,7 +144,7 @@ struct sonde_verdict_row {
 	double alpha;
 	size_t family; /* tests that p_adjusted allows for                                    */
 	size_t batches_before, batches_after; /* not resampled                               */
-	bool short_batches; /* shorter than 10 correlation times: may be too narrow          */
+	bool short_batches; /* shorter than 5 correlation times: may be too narrow          */
 	size_t block;	    /* resampled: windows a block                  */
 	double margin_asked, margin; /* the second at least the control's own spread          */
 	double spread;		     /* 95th percentile of the control's placebo; NAN: none   */
@@ -152,7 +152,8 @@ struct sonde_verdict_row {
 	size_t placebo_splits;
 	uint64_t fewest, needed;  /* queries in the poorest cell, and the floor          */
 	double mde;		  /* least effect to be found with 80 %                       */
-	double days, days_needed; /* after the change; INFINITY: no number of days           */
+	double days_before, days; /* of the periods */
+	double days_needed;	  /* after the change; INFINITY: no number of days */
 	double restart_alarm;	  /* chance of a false alarm where restarts differ by 1 %     */
 	enum sonde_verdict verdict;
 	char reason[240];

@@ -170,6 +170,7 @@ static int add_row(struct judging *j, size_t metric, size_t contrast)
 		.mde = NAN,
 		.days_needed = NAN,
 		.restart_alarm = NAN,
+		.days_before = (double)j->k->n[SONDE_BEFORE] * (double)t->window_ns / DAY_NS,
 		.days = (double)j->k->n[SONDE_AFTER] * (double)t->window_ns / DAY_NS,
 	};
 	memcpy(row->metric, t->metrics[metric].name, sizeof(row->metric));

@@ -24,8 +24,7 @@ static bool has_enough(const struct sonde_trial_work *k, const struct sonde_tria
 		return true;
 	for (size_t s = 0; s < k->t->n_servers; s++)
 		for (int i = 0; i < 2 && k->control[s] != 0; i++)
-			if (sonde_view_count(sonde_work_view(k, m->source, s), &part[i], 1) <
-			    least)
+			if (sonde_view_count(sonde_work_view(k, m->source, s), &part[i], 1) < least)
 				return false;
 	return true;
 }

@@ -38,9 +38,9 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_FAILED] = {"alloc.failed", "count", SONDE_COUNTER,
 		      "calls that returned no memory, by function"},
 	[M_HANDED_OUT] = {"alloc.handed_out", "bytes", SONDE_COUNTER,
-			  "bytes of the chunks handed out, headers and rounding included"},
+			  "bytes of the blocks handed out: their size class, or chunk with header"},
 	[M_GIVEN_BACK] = {"alloc.given_back", "bytes", SONDE_COUNTER,
-			  "bytes of the chunks given back, headers and rounding included"},
+			  "bytes of the blocks given back: their size class, or chunk with header"},
 	[M_LIVE] = {"alloc.live", "bytes", SONDE_GAUGE,
 		    "change of live bytes since attach: handed out less given back; below 0 when "
 		    "memory from before attach was given back"},
@@ -97,9 +97,10 @@ struct op_link {
 
 struct target_state {
 	struct op_link ops[SONDE_ALLOC__MAX];
-	bool attached, returns; /* any probe; returns are seen, so live bytes are known */
-	uint64_t bytes;		/* at the previous tick */
-	uint64_t *buckets;	/* likewise, SONDE_HIST_BUCKETS */
+	bool attached;
+	bool blind;	   /* a block's size cannot be learned, of one of its allocators at least */
+	uint64_t bytes;	   /* at the previous tick */
+	uint64_t *buckets; /* likewise, SONDE_HIST_BUCKETS */
 };
 
 struct alloc_state {
@@ -148,12 +149,13 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 {
 	struct bpf_map *rows = bpf_object__find_map_by_name(obj, "alloc_rows");
 	struct bpf_map *sizes = bpf_object__find_map_by_name(obj, "alloc_sizes");
+	struct bpf_map *domains = bpf_object__find_map_by_name(obj, "alloc_domains");
 	struct bpf_map *rodata = bpf_object__find_map_by_name(obj, ".rodata.alloc");
 	size_t n = ctx->targets->n + SPARE_TARGETS;
 	struct sonde_alloc_geometry g;
 	int err;
 
-	if (!rows || !sizes || !rodata)
+	if (!rows || !sizes || !rodata || !domains)
 		return sonde_err(ENOENT, "alloc: a map is missing from the BPF object");
 	if (!ctx->opts->alloc_counters) {
 		struct bpf_map *ended = bpf_object__find_map_by_name(obj, "tls_ended");
@@ -169,6 +171,8 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 	n = (size_t)g.targets * (g.lane_mask + 1);
 	err = bpf_map__set_max_entries(rows, (uint32_t)(n * SONDE_ALLOC_ROWS));
 	err = err ? err : bpf_map__set_max_entries(sizes, (uint32_t)(n * SONDE_HIST_BUCKETS));
+	n = sonde_alloc_domain_count(ctx->plan);
+	err = err ? err : bpf_map__set_max_entries(domains, n ? (uint32_t)n : 1);
 	err = err ? err : bpf_map__set_initial_value(rodata, &g, sizeof(g));
 	return err ? sonde_err(err, "alloc: cannot size the counters: %s", strerror(-err)) : 0;
 }
@@ -218,7 +222,8 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 						  ? SONDE_LINK_URETPROBE_PERF
 						  : SONDE_LINK_URETPROBE_MULTI;
 			s->targets[t].attached = true;
-			s->targets[t].returns |= site->want_return;
+			s->targets[t].blind |=
+				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
 		}
 	}
 }
@@ -281,6 +286,7 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	s->n_targets = g->targets;
 	s->lanes = g->lane_mask + 1;
 	err = make_state(ctx, s);
+	err = err ? err : sonde_alloc_domains_fill(ctx);
 	if (!err)
 		learn_plan(ctx);
 	return err;
@@ -349,11 +355,11 @@ static int push_live(const struct sonde_lens_ctx *ctx, uint32_t target,
 {
 	int err;
 
-	if (!ts->returns)
+	if (ts->blind)
 		return sonde_lens_push_absent(
 			ctx, target, M_LIVE, "", ts_ns,
-			"the allocator keeps no size beside the memory: what a "
-			"free gives back needs its own tables");
+			"the tables in which the allocator keeps the sizes of its blocks were not "
+			"found in the process");
 	err = sonde_lens_push(ctx, target, M_HANDED_OUT, "", ts_ns, (double)in);
 	err = err ? err : sonde_lens_push(ctx, target, M_GIVEN_BACK, "", ts_ns, (double)out);
 	return err ? err

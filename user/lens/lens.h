@@ -33,6 +33,8 @@ struct sonde_lens_opts {
 	uint64_t slower_than_ns;
 	enum sonde_ledger_mode ledger;
 	bool no_fault_latency; /* reserved for budgets: count only                                  */
+	bool fault_full;       /* time every page fault, not one in some of the plain ones          */
+	uint32_t fault_by;     /* what else faults are charged to: bits by enum sonde_fault_by      */
 };
 
 struct sonde_lens;

@@ -106,6 +106,8 @@ struct session {
 	bool command_held; /* at its first instruction */
 	struct settling settling;
 	struct settings settings;
+	uint64_t *code; /* bytes of code that each target had mapped, by index; 0: not asked yet */
+	size_t n_code;
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
 };
 
@@ -167,6 +169,9 @@ int session_adopt(struct session *s);
 int session_settings_read(struct session *s);
 int session_settings_check(struct session *s);
 void session_settings_fini(struct session *s);
+
+/* libraries.c: allocators that targets load while they are observed. */
+int session_check_libraries(struct session *s);
 
 /* describe.c: the meta rows. */
 int session_describe(struct session *s);

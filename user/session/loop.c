@@ -203,6 +203,7 @@ static int on_tick(struct session *s, uint64_t now_ns)
 {
 	int err = session_check_targets(s);
 
+	err = err ? err : session_check_libraries(s);
 	err = err ? err : session_settings_check(s);
 	err = err ? err : session_tick(s, now_ns);
 	if (!err && !s->baseline)

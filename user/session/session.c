@@ -171,7 +171,7 @@ static int note_gaps(struct session *s)
 	return session_note(
 		s, SONDE_NOTE_DEGRADED, "observe a process that stays",
 		"observed only %.0f %% of the time: probes were renewed %u times, since "
-		"targets replaced their programs",
+		"targets replaced their programs or loaded another allocator",
 		100 * share, s->generation - 1);
 }
 
@@ -236,6 +236,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	sonde_snapshot_fini(&s.base_snap);
 	sonde_meta_fini(&s.meta);
 	session_settings_fini(&s);
+	free(s.code);
 	sonde_target_list_fini(&s.targets);
 	return err;
 }

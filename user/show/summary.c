@@ -183,13 +183,10 @@ static bool labelled_first(const struct sonde_snapshot *s, const struct sonde_sn
 	       sonde_snapshot_find_hist(s, name, h->label, UINT32_MAX) == h;
 }
 
-typedef const char *(*title_fn)(const char *label, char *buf, size_t size);
-
 #define PHASE_WIDEST "queue wait" /* lists of one section line up */
 
-/* A line each label of a histogram, under @heading. */
-static void print_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
-			 const char *heading, title_fn title)
+void sonde_summary_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
+			  const char *heading, sonde_summary_title *title)
 {
 	int width = (int)strlen(PHASE_WIDEST);
 	bool any = false;
@@ -214,26 +211,6 @@ static const char *as_it_is(const char *label, char *buf, size_t size)
 {
 	snprintf(buf, size, "%s", label);
 	return buf;
-}
-
-/* "kernel_base.major" in words; see the fault lens for what labels there are. */
-static const char *fault_title(const char *label, char *buf, size_t size)
-{
-	static const struct {
-		const char *name, *words;
-	} pages[] = {{"base.", "4 KiB"}, {"mthp.", "8 KiB to 1 MiB"}, {"pmd.", "2 MiB huge"}};
-	bool kernel = sonde_str_starts(label, "kernel_");
-	const char *page = label + (kernel ? strlen("kernel_") : 0);
-
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(pages); i++) {
-		if (!sonde_str_starts(page, pages[i].name))
-			continue;
-		snprintf(buf, size, "%s, %s%s", pages[i].words,
-			 kernel ? "in system calls" : "user code",
-			 strcmp(page + strlen(pages[i].name), "major") ? "" : ", disk read");
-		return buf;
-	}
-	return as_it_is(label, buf, size);
 }
 
 static void print_phases(FILE *out, const struct sonde_snapshot *s)
@@ -297,25 +274,8 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	fputc('\n', out);
 	sonde_hist_fini(&h);
 	print_phases(out, s);
-	print_labels(out, s, "query.latency", "by command", as_it_is);
+	sonde_summary_labels(out, s, "query.latency", "by command", as_it_is);
 	print_query_heap(out, s);
-}
-
-void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
-{
-	bool present, timed;
-	double n = sonde_snapshot_sum(s, "fault.count", &present), time_ns;
-
-	if (!present)
-		return;
-	time_ns = sonde_snapshot_sum(s, "fault.time", &timed);
-	fprintf(out, "Page faults %s", N(n));
-	if (observed_ns)
-		fprintf(out, " (%s/s)", N(n / seconds(observed_ns) + 0.5));
-	if (timed)
-		fprintf(out, "  %s of the target's time", NS(time_ns));
-	fputc('\n', out);
-	print_labels(out, s, "fault.latency", "by page", fault_title);
 }
 
 /* The labels are the alloc lens's: everything that is no free or delete asks for memory. */

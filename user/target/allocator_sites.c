@@ -81,13 +81,23 @@ static bool is_alias(const struct resolver *r, size_t i)
 	return false;
 }
 
+static size_t entry_count(const struct sonde_allocator *a)
+{
+	return a->n_entries + (a->cxx ? sonde_cxx_entry_count : 0);
+}
+
+static const struct sonde_alloc_entry *entry_at(const struct sonde_allocator *a, size_t i)
+{
+	return i < a->n_entries ? &a->entries[i] : &sonde_cxx_entries[i - a->n_entries];
+}
+
 static int find_entries(struct resolver *r, const struct sonde_allocator *a)
 {
-	r->f = calloc(a->n_entries, sizeof(*r->f));
+	r->f = calloc(entry_count(a), sizeof(*r->f));
 	if (!r->f)
 		return -ENOMEM;
-	for (size_t i = 0; i < a->n_entries; i++) {
-		struct found f = {.entry = &a->entries[i]};
+	for (size_t i = 0; i < entry_count(a); i++) {
+		struct found f = {.entry = entry_at(a, i)};
 		char name[64];
 
 		snprintf(name, sizeof(name), "%s%s", r->prefix, f.entry->symbol);
@@ -105,11 +115,11 @@ static int find_entries(struct resolver *r, const struct sonde_allocator *a)
 	return 0;
 }
 
-/* The side that a return probe is wanted for: those whose result is the new pointer. */
-static bool wants_return(const struct sonde_alloc_entry *e)
+/* The side that a return probe is wanted for: those whose result is the new block. */
+bool sonde_alloc_wants_return(const struct sonde_alloc_entry *e)
 {
-	return !e->may_throw && e->op != SONDE_ALLOC_FREE && e->op != SONDE_ALLOC_DELETE &&
-	       e->op != SONDE_ALLOC_DELETE_SIZED;
+	return !e->may_throw && !e->by_class && e->op != SONDE_ALLOC_FREE &&
+	       e->op != SONDE_ALLOC_DELETE && e->op != SONDE_ALLOC_DELETE_SIZED;
 }
 
 static void add_site(const struct found *f, const struct sonde_site *site,
@@ -135,7 +145,7 @@ static void add_split(const struct found *f, struct sonde_alloc_site *sites, siz
 static int add_entry(const struct resolver *r, const struct found *f, bool with_returns,
 		     struct sonde_alloc_site *sites, size_t *n)
 {
-	bool entry_only = with_returns && wants_return(f->entry);
+	bool entry_only = with_returns && sonde_alloc_wants_return(f->entry);
 	struct sonde_site site;
 	int err;
 
@@ -145,7 +155,8 @@ static int add_entry(const struct resolver *r, const struct found *f, bool with_
 		add_split(f, sites, n);
 		return 0;
 	}
-	if (f->wrapper.wrap == SONDE_WRAP_SOMETIMES)
+	/* Where its return is seen, the other function's hit is known to be inside it. */
+	if (f->wrapper.wrap == SONDE_WRAP_SOMETIMES && !entry_only)
 		sonde_warn("%s: %s sometimes passes a call on to another function that is counted; "
 			   "those calls are counted twice",
 			   r->shown, f->sym.name);
@@ -210,7 +221,7 @@ int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_mo
 	if (err)
 		return err;
 	r.prefix = find_prefix(r.elf);
-	sites = calloc(a->n_entries * SONDE_MAX_SPLIT, sizeof(*sites));
+	sites = calloc(entry_count(a) * SONDE_MAX_SPLIT, sizeof(*sites));
 	err = sites ? find_entries(&r, a) : -ENOMEM;
 	if (!err)
 		err = choose_sites(&r, with_returns, sites, &count);
