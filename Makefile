@@ -121,6 +121,11 @@ $(B)/harness/%: tests/harness/%.cpp
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CXX) -D_GNU_SOURCE -Iinclude -std=c++17 -Wall -Wextra -O2 -g -faligned-new -fsized-deallocation -o $@ $< $(LDLIBS_) -lpthread
 
+$(B)/bench/%: tests/bench/%.cpp
+	$(call msg,TOOLXX,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CXX) -D_GNU_SOURCE -Iinclude -std=c++17 -Wall -Wextra -O2 -g -MMD -MP -MF $@.d -o $@ $< $(LDLIBS_) -lpthread
+
 tools: $(tool_bin) $(toolxx)
 units: $(unit_bin)
 fuzzers: $(fuzz_bin)
@@ -160,6 +165,7 @@ install: all
 	install -D -m 644 docs/sonde.1 $(DESTDIR)$(PREFIX)/share/man/man1/sonde.1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(B)/sonde help --bash-completion >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sonde
+	install -D -m 644 include/sonde/consumption.h $(DESTDIR)$(PREFIX)/include/sonde/consumption.h
 	install -d $(DESTDIR)$(PREFIX)/share/sonde/recipes $(DESTDIR)$(PREFIX)/share/doc/sonde
 	install -m 644 $(wildcard recipes/*.recipe) $(DESTDIR)$(PREFIX)/share/sonde/recipes/
 	install -m 644 README.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/sonde/

@@ -218,6 +218,12 @@ static const struct sonde_opt_choice alloc_modes[] = {
 	{NULL, 0},
 };
 
+static const struct sonde_opt_choice fields[] = {
+	{"all", SONDE_FIELD_ALL},
+	{"consumption", SONDE_FIELD_CONSUMPTION},
+	{NULL, 0},
+};
+
 #define GROUP_TARGET "What to observe"
 #define GROUP_HOW    "How"
 #define GROUP_START  "How to start it"

@@ -24,6 +24,9 @@ struct sonde_env_list {
 	size_t n, cap;
 };
 
+/* --field: one figure instead of a line of them. */
+enum sonde_field { SONDE_FIELD_ALL = 0, SONDE_FIELD_CONSUMPTION };
+
 /* Texts of an option that is given several times, each checked when it was parsed. */
 struct sonde_text_list {
 	const char **text;
@@ -45,6 +48,9 @@ struct sonde_args {
 	bool yes, passive, dry_run, follow, strict;
 	double harm_limit;
 	uint32_t ring_bytes;
+	int field; /* enum sonde_field */
+	const char *publish;
+	uint64_t consumption_interval_ns;
 
 	int thp; /* enum sonde_run_thp */
 	const char *alloc, *alloc_conf;
@@ -93,7 +99,8 @@ enum sonde_option {
 	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
 	 SONDE_O(LEDGER) | SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(YES) |                \
 	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
-	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON))
+	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON) |             \
+	 SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL))
 
 /* What a recording needs besides. */
 #define SONDE_OPTS_RECORD                                                                          \

@@ -19,6 +19,7 @@
 #include "attach/plan.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "lens/alloc_consumption.h"
 #include "lens/alloc_counters.h"
 #include "lens/alloc_hooks.h"
 #include "lens/alloc_metrics.h"
@@ -112,6 +113,7 @@ struct alloc_state {
 	struct sonde_hist interval;
 	uint64_t prev_ns;
 	struct sonde_alloc_counters *counters; /* in counters mode */
+	struct sonde_alloc_base base;	       /* in exact mode */
 };
 
 static const void *alloc_elf(size_t *size)
@@ -177,26 +179,6 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 	return err ? sonde_err(err, "alloc: cannot size the counters: %s", strerror(-err)) : 0;
 }
 
-static const void *map_view(struct bpf_object *obj, const char *name, size_t *bytes)
-{
-	struct bpf_map *map = bpf_object__find_map_by_name(obj, name);
-	long page = sysconf(_SC_PAGESIZE);
-	size_t size;
-	void *p;
-
-	if (!map)
-		return NULL;
-	size = (size_t)bpf_map__max_entries(map) * bpf_map__value_size(map);
-	size = (size + (size_t)page - 1) / (size_t)page * (size_t)page;
-	p = mmap(NULL, size, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
-	if (p == MAP_FAILED) {
-		sonde_err(errno, "alloc: cannot map %s: %s", name, strerror(errno));
-		return NULL;
-	}
-	*bytes = size;
-	return p;
-}
-
 /* Which operations of which target are attached, and how, as the plan says. */
 static void learn_plan(struct sonde_lens_ctx *ctx)
 {
@@ -249,8 +231,8 @@ static void alloc_fini(struct sonde_lens_ctx *ctx)
 
 static int make_state(struct sonde_lens_ctx *ctx, struct alloc_state *s)
 {
-	s->rows = map_view(ctx->obj, "alloc_rows", &s->rows_bytes);
-	s->sizes = map_view(ctx->obj, "alloc_sizes", &s->sizes_bytes);
+	s->rows = sonde_alloc_map_view(ctx->obj, "alloc_rows", &s->rows_bytes);
+	s->sizes = sonde_alloc_map_view(ctx->obj, "alloc_sizes", &s->sizes_bytes);
 	if (!s->rows || !s->sizes)
 		return -EIO;
 	s->targets = calloc(s->n_targets, sizeof(*s->targets));
@@ -320,20 +302,9 @@ static int alloc_retarget(struct sonde_lens_ctx *ctx)
 
 static struct sonde_alloc_row sum_row(const struct alloc_state *s, uint32_t target, uint32_t op)
 {
-	struct sonde_alloc_row sum = {0};
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
 
-	for (uint32_t lane = 0; lane < s->lanes; lane++) {
-		const struct sonde_alloc_row *r =
-			&s->rows[sonde_alloc_row_index(lane, s->n_targets, target, op)];
-
-		sum.calls += __atomic_load_n(&r->calls, __ATOMIC_RELAXED);
-		sum.bytes += __atomic_load_n(&r->bytes, __ATOMIC_RELAXED);
-		sum.failed += __atomic_load_n(&r->failed, __ATOMIC_RELAXED);
-		sum.inner += __atomic_load_n(&r->inner, __ATOMIC_RELAXED);
-		sum.chunk_in += __atomic_load_n(&r->chunk_in, __ATOMIC_RELAXED);
-		sum.chunk_out += __atomic_load_n(&r->chunk_out, __ATOMIC_RELAXED);
-	}
-	return sum;
+	return sonde_alloc_sum_row(&v, target, op);
 }
 
 static int push_op(const struct sonde_lens_ctx *ctx, uint32_t target, enum sonde_alloc_op op,
@@ -484,6 +455,23 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 	return n;
 }
 
+static int alloc_consumption(struct sonde_lens_ctx *ctx, uint64_t now_ns,
+			     struct sonde_consumption *out)
+{
+	struct alloc_state *s = ctx->priv;
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
+	bool attached = false;
+
+	if (s->counters)
+		return sonde_alloc_counters_consumption(ctx, s->counters, now_ns, out);
+	for (uint32_t t = 0; t < s->n_targets; t++) {
+		if (s->targets[t].blind)
+			return -ENODATA;
+		attached |= s->targets[t].attached;
+	}
+	return attached ? sonde_alloc_consumption(ctx, &v, &s->base, now_ns, out) : -ENODATA;
+}
+
 const struct sonde_lens sonde_lens_alloc = {
 	.id = SONDE_LENS_ALLOC,
 	.name = "alloc",
@@ -506,5 +494,6 @@ const struct sonde_lens sonde_lens_alloc = {
 	.retarget = alloc_retarget,
 	.tick = alloc_tick,
 	.hits = alloc_hits,
+	.consumption = alloc_consumption,
 	.fini = alloc_fini,
 };

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "attach/plan.h"
 #include "core/mem.h"
@@ -46,6 +47,8 @@ struct sonde_alloc_counters {
 	struct sonde_alloc_threads *threads; /* NULL: nobody needs it, or this kernel cannot */
 	bool started;
 	char why[128]; /* it cannot */
+	struct sonde_consumption shown; /* the last reading for consumption; bytes 0 before it */
+	uint64_t next_ns;		/* when another may be taken */
 };
 
 /* Figures that are one gauge each. */
@@ -418,4 +421,88 @@ int sonde_alloc_counters_tick(struct sonde_lens_ctx *ctx, struct sonde_alloc_cou
 		if (!ctx->targets->t[i].gone)
 			err = tick_target(ctx, c, (uint32_t)i, ts_ns);
 	return err;
+}
+
+/* ---- consumption ---- */
+
+#define READ_SHARE 0.015 /* of the time of one CPU */
+
+/* CPU time of this thread: on a busy machine most of a reading's wall time is others'. */
+static uint64_t own_cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * SONDE_NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* Adds one target; out->bound becomes UINT64_MAX where only an upper bound is known. 0 or -ENODATA.
+ */
+static int add_target(struct heap_target *t, const struct sonde_heap_budget *budget,
+		      struct sonde_consumption *out)
+{
+	struct sonde_heap_reading r;
+
+	if (!t->heap || sonde_heap_read(t->heap, budget, &r, t->why, sizeof(t->why)) ||
+	    !(r.present & 1u << SONDE_HEAP_LIVE))
+		return -ENODATA;
+	out->bytes += (int64_t)r.bytes[SONDE_HEAP_LIVE];
+	if (r.source == SONDE_HEAP_BOUND)
+		out->bound = UINT64_MAX;
+	else if (r.source == SONDE_HEAP_COMBINED && out->bound != UINT64_MAX)
+		out->bound += r.bytes[SONDE_HEAP_FREE_CENTRAL];
+	return 0;
+}
+
+/* Of all targets that live: 0; -ENODATA where one cannot be read, or none lives. */
+static int add_targets(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, double share,
+		       struct sonde_consumption *out)
+{
+	const struct sonde_heap_budget budget = {
+		.share = share,
+		.max_nodes = ctx->opts->alloc_asked ? NODES_ASKED : NODES_AUTO,
+	};
+	bool any = false;
+	int err = grow(ctx, c);
+
+	for (size_t i = 0; i < ctx->targets->n && !err; i++) {
+		if (ctx->targets->t[i].gone)
+			continue;
+		err = add_target(&c->t[i], &budget, out);
+		any = true;
+	}
+	return err || !any ? -ENODATA : 0;
+}
+
+int sonde_alloc_counters_consumption(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c,
+				     uint64_t now_ns, struct sonde_consumption *out)
+{
+	struct sonde_consumption now = {.source = SONDE_CONSUMPTION_COUNTERS, .taken_ns = now_ns};
+	uint64_t begin_ns = own_cpu_ns();
+
+	if (now_ns < c->next_ns) {
+		*out = c->shown;
+		return 0;
+	}
+	if (add_targets(ctx, c, WALK_SHARE, &now))
+		return -ENODATA;
+	if (!c->next_ns) /* the first: there is nothing that it moved from */
+		now.bound = UINT64_MAX;
+	else if (now.bound != UINT64_MAX)
+		now.bound += (uint64_t)llabs(now.bytes - c->shown.bytes);
+	c->next_ns = now_ns + (uint64_t)((double)(own_cpu_ns() - begin_ns) / READ_SHARE);
+	*out = c->shown = now;
+	return 0;
+}
+
+int sonde_alloc_counters_whole(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c,
+			       struct sonde_consumption *out)
+{
+	struct sonde_consumption now = {.source = SONDE_CONSUMPTION_COUNTERS,
+					.taken_ns = sonde_mono_ns()};
+
+	if (add_targets(ctx, c, 0, &now) || now.bound)
+		return -ENODATA;
+	*out = now;
+	return 0;
 }

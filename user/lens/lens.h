@@ -13,10 +13,12 @@
 #include "attach/hook.h"
 #include "core/clock.h"
 #include "model/visitor.h"
+#include "sonde/consumption.h"
 #include "sonde/event.h"
 #include "target/target.h"
 
 struct bpf_object;
+struct sonde_calibration; /* attach/cost.h */
 
 /* Whose memory RSS is, mapping by mapping: reading that takes mmap_lock. Auto: while it takes under
  * 50 ms, every 10 s; full: at any length, each tick, for at most 1 % of the time. */
@@ -54,6 +56,8 @@ struct sonde_lens_ctx {
 	const struct sonde_clockpair *clock;
 	struct bpf_object *obj;	   /* loaded object, or NULL for a lens without BPF                 */
 	struct sonde_plan *plan;   /* the executed plan: which alternative each hook got            */
+	/* What a hit costs on this machine; NULL or all 0 where it was not measured. */
+	const struct sonde_calibration *calibration;
 	bool rehearsal;		   /* values of this tick are not kept: leave out what is dear      */
 	void *priv;		   /* the lens's own state, made by init, freed by fini             */
 };
@@ -97,6 +101,19 @@ struct sonde_lens {
 	 * @max rows into @out, returns how many. Multiplied by the calibrated cost of a hit. Optional.
 	 */
 	size_t (*hits)(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, size_t max);
+	/*
+	 * What all targets together have allocated and not freed, as of now or of the last reading
+	 * (then with that one's time). At most every millisecond: no system call if it can be helped.
+	 * 0; -ENODATA when there is none now. Optional.
+	 */
+	int (*consumption)(struct sonde_lens_ctx *ctx, uint64_t now_ns,
+			   struct sonde_consumption *out);
+	/*
+	 * Every 10 ms while recording, @attached: are the links there? Should they be? For a lens
+	 * whose probes may fire more often than can be paid for: the session takes them off and puts
+	 * them on again as this says. Optional.
+	 */
+	bool (*pulse)(struct sonde_lens_ctx *ctx, uint64_t now_ns, bool attached);
 	void (*fini)(struct sonde_lens_ctx *ctx);
 };
 

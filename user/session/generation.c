@@ -20,13 +20,13 @@
 #define BASELINE_QUERIES 200
 #define GUARD_SLACK_NS	 (5 * SONDE_NS_PER_SEC)
 
-/* Exact mode is asked for by its own option, whatever --lens says. */
+/* Exact mode is asked for by its own option, and consumption too, whatever --lens says. */
 bool sonde_session_wants_alloc(const struct sonde_session_opts *opts)
 {
 	if (opts->alloc_mode == SONDE_ALLOC_MODE_OFF)
 		return false;
-	return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT || !opts->lens_mask ||
-	       opts->lens_mask & 1u << SONDE_LENS_ALLOC;
+	return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT || !opts->lens_mask || opts->publish ||
+	       opts->want_consumption || opts->lens_mask & 1u << SONDE_LENS_ALLOC;
 }
 
 void session_enable_lenses(struct session *s)
@@ -46,6 +46,7 @@ void session_enable_lenses(struct session *s)
 			.out = &s->gate,
 			.clock = &s->clock,
 			.plan = &s->plan,
+			.calibration = &s->calibration,
 		};
 	}
 }
@@ -311,6 +312,25 @@ int session_arm(struct session *s)
 	return err ? err : note_plan(s);
 }
 
+int session_pulse(struct session *s)
+{
+	int err = 0;
+
+	for (int l = 0; l < SONDE_LENS__MAX && !err; l++) {
+		struct sonde_lens_ctx *ctx = &s->ctx[l];
+		bool want;
+
+		if (!s->inited[l] || !ctx->lens->pulse)
+			continue;
+		want = ctx->lens->pulse(ctx, sonde_mono_ns(), !s->resting[l]);
+		if (want == !s->resting[l])
+			continue;
+		err = want ? attach_lens(s, l) : sonde_engine_detach(s->engine, l, NULL);
+		s->resting[l] = !want;
+	}
+	return err;
+}
+
 /* Closing the gate ends the time observed: the detach that follows may take seconds. */
 void session_pause(struct session *s)
 {
@@ -349,6 +369,7 @@ void session_teardown(struct session *s)
 		if (s->inited[l] && s->ctx[l].lens->fini)
 			s->ctx[l].lens->fini(&s->ctx[l]);
 		s->inited[l] = false;
+		s->resting[l] = false;
 		s->ctx[l].obj = NULL;
 	}
 	if (s->ring)

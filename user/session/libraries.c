@@ -79,9 +79,9 @@ int session_check_libraries(struct session *s)
 {
 	int err = 0;
 
-	/* Counters mode has no probes in an allocator, and finds one that comes by itself. */
-	if (!s->enabled[SONDE_LENS_ALLOC] || !s->opts->lens.alloc_exact || s->opts->lens.passive ||
-	    s->rebuild || s->state != RECORDING)
+	/* Where nothing is attached there is nothing to renew. */
+	if (s->opts->alloc_mode != SONDE_ALLOC_MODE_EXACT || s->opts->lens.passive || s->rebuild ||
+	    s->state != RECORDING)
 		return 0;
 	for (size_t i = 0; i < s->targets.n && !err; i++) {
 		struct sonde_target *t = &s->targets.t[i];

@@ -299,6 +299,7 @@ static void print_over_time(FILE *out, const struct sonde_snapshot *snap,
 	sonde_summary_faults(out, snap, end->observed_ns);
 	sonde_summary_thp(out, snap);
 	sonde_summary_stall(out, snap);
+	sonde_summary_ask(out, snap);
 	sonde_summary_alloc(out, snap, end->observed_ns);
 	sonde_summary_notes(out, snap);
 	sonde_summary_cost(out, snap);

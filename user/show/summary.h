@@ -19,6 +19,8 @@ void sonde_summary_thp(FILE *out, const struct sonde_snapshot *s);
 /* Would it say anything: was the THP lens there? */
 bool sonde_summary_has_thp(const struct sonde_snapshot *s);
 void sonde_summary_stall(FILE *out, const struct sonde_snapshot *s);
+/* Who asks the allocator for statistics; nothing where nobody does. */
+void sonde_summary_ask(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s);

@@ -146,7 +146,7 @@ struct sched_info {
 };
 
 struct rq {
-	__u64 clock;
+	__u64 clock, clock_task;
 };
 
 struct cfs_rq {
@@ -155,6 +155,7 @@ struct cfs_rq {
 
 struct sched_entity {
 	struct cfs_rq *cfs_rq;
+	u64 exec_start, sum_exec_runtime;
 };
 
 struct task_struct {
