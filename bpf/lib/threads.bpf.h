@@ -78,7 +78,8 @@ int alloc_threads(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* A thread ends; whether its memory is still there depends on the kernel. */
+/* A thread ends; its memory is still there since 6.16 ("exit: move and extend sched_process_exit()
+ * tracepoint"). */
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(alloc_thread_exit, struct task_struct *task)
 {
