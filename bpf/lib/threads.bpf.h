@@ -96,4 +96,15 @@ int BPF_PROG(alloc_thread_exit, struct task_struct *task)
 	return 0;
 }
 
+/* Another program: its places are others. User space finds them, or that it has none; until then nothing
+ * is read. */
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(alloc_exec, struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	bpf_map_delete_elem(&tls_places, &tgid);
+	return 0;
+}
+
 #endif

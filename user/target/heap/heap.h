@@ -64,6 +64,7 @@ struct sonde_heap_budget {
 	double share;	    /* of the time, for what is dear: next after last / share; 0: at once */
 	uint64_t max_nodes; /* of one walk; 0: without end                                   */
 	bool no_threads;    /* what each thread counts is read in another way                */
+	bool no_bound;	    /* what is live is known from there: no upper bound of it is needed */
 };
 
 /* Where the figures lie: one number a slot, by the reader's own table of slots. */
