@@ -14,8 +14,8 @@ teardown() {
 }
 
 figure() { # NAME [LABEL]: its last value
-	tail -n 1 "$BATS_TEST_TMPDIR/sonde.out" | jq -r --arg n "alloc.$1" --arg l "${2:-}" \
-		'[.metrics[] | select(.name == $n and (.label // "") == $l and .value != null) | .value][0] // empty'
+	tail -n 1 "$BATS_TEST_TMPDIR/sonde.out" | jq -r --arg n "alloc.$1" --arg l "${2:-}" '
+		[.metrics[] | select(.name == $n and (.label // "") == $l) | .value // empty][0]'
 }
 
 # What is live is part of what the allocator has, and that is what it says of itself: parts that add up.
