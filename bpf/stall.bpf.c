@@ -30,6 +30,7 @@ struct stall_thread {
 	__u64 lock_ns;
 	__u64 call_ns; /* entered one of the system calls; 0: in none      */
 	__u64 call_bytes;
+	__u64 delay; /* what it had waited for CPUs when it left, by the kernel */
 	__u32 switches;
 	__u8 cause;	/* of the present absence                           */
 	__u8 lock_kind; /* a cause as well: MMAP_LOCK or KERNEL_LOCK        */
@@ -287,15 +288,65 @@ static __always_inline __u8 cause_of(struct task_struct *task, const struct stal
 /* ---- the scheduler ---- */
 
 /*
- * On a busy machine 6.18 was seen to leave out about one in a thousand of the scheduler's events.
- * A thread's own count of switches tells: what is missing is counted, not guessed.
+ * No tracepoint fires in the context of a thread that the kernel hides from tracing (seen of the
+ * agent of a cloud machine, on 6.18): where it hands its CPU to our thread the arrival is missing,
+ * and what an interrupt wakes on top of it lacks its wake. The scheduler's own books tell both
+ * later: what a task waited for CPUs in all, since when it is queued, since when it runs
+ * (CONFIG_SCHED_INFO).
  */
-static __always_inline void count_missed(const struct stall_thread *t, __u32 switches)
+static __always_inline bool has_books(struct task_struct *task)
 {
-	if (t->off_ns)
+	return bpf_core_field_exists(task->sched_info.run_delay) &&
+	       bpf_core_field_exists(task->se.cfs_rq) && bpf_core_field_exists(task->se.cfs_rq->rq);
+}
+
+/* Since @when on the clock of the run queue, which is locked: @task leaves it or gets its CPU. */
+static __always_inline __u64 since(struct task_struct *task, __u64 when)
+{
+	__u64 clock = task->se.cfs_rq->rq->clock;
+
+	return when && clock > when ? clock - when : 0;
+}
+
+static __always_inline __u64 delay_of(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
+}
+
+/*
+ * The one place where an absence is known whole: it ended at @end, after the thread was runnable
+ * for @queued, which counts only where the wake was missed. What a query's own anatomy needs is
+ * here as well: @task's span is in its task storage (lib/span.bpf.h), which may be read for a task
+ * that is not the current one.
+ */
+static __always_inline void stall_end(struct task_struct *task, struct stall_thread *t, __u64 end,
+				      __u64 queued)
+{
+	__u64 off = t->off_ns, wake = t->wake_ns;
+	__u32 tgid = task->tgid;
+
+	t->off_ns = 0;
+	if (end < off)
+		end = off;
+	if (!wake)
+		wake = end - off > queued ? end - queued : off;
+	if (wake > end)
+		wake = end;
+	if (t->cause != SONDE_STALL_RUNQUEUE)
+		stall_add(tgid, t->cause, wake - off, 0);
+	stall_add(tgid, SONDE_STALL_RUNQUEUE, end - wake, 0);
+}
+
+/* @task leaves, and the end of its absence before was not told. */
+static __always_inline void stall_end_late(struct task_struct *task, struct stall_thread *t,
+					   __u32 switches, __u64 now)
+{
+	if (switches - t->switches != 1 || !has_books(task)) {
 		count_drop(SONDE_LENS_STALL, SONDE_DROP_NO_END);
-	if (t->switches && switches - t->switches > 1)
-		count_drop(SONDE_LENS_STALL, SONDE_DROP_NO_ENTRY);
+		return;
+	}
+	stall_end(task, t, now - since(task, task->sched_info.last_arrival),
+		  task->sched_info.run_delay - t->delay);
 }
 
 static __always_inline void stall_leave(const struct sonde_control *c, struct task_struct *task,
@@ -312,8 +363,12 @@ static __always_inline void stall_leave(const struct sonde_control *c, struct ta
 		return;
 	now = bpf_ktime_get_ns();
 	switches = switches_of(task);
-	count_missed(t, switches);
+	if (t->off_ns)
+		stall_end_late(task, t, switches, now);
+	else if (t->switches && switches - t->switches > 1)
+		count_drop(SONDE_LENS_STALL, SONDE_DROP_NO_ENTRY);
 	t->switches = switches;
+	t->delay = delay_of(task);
 	if (preempted || !is_blocked(task)) {
 		t->cause = SONDE_STALL_RUNQUEUE;
 		t->wake_ns = now;
@@ -324,36 +379,25 @@ static __always_inline void stall_leave(const struct sonde_control *c, struct ta
 	t->off_ns = now;
 }
 
-/*
- * The one place where an absence is known whole. What a query's own anatomy needs is here as well:
- * @task's span is in its task storage (lib/span.bpf.h), which may be read for a task that is not
- * the current one.
- */
 static __always_inline void stall_arrive(struct task_struct *task)
 {
 	struct stall_thread *t = thread_find(task->pid);
-	__u64 off, wake, now;
-	__u32 tgid;
+	__u64 queued = 0;
 
 	if (!t || !t->off_ns)
 		return;
-	now = bpf_ktime_get_ns();
-	off = t->off_ns;
-	wake = t->wake_ns;
-	t->off_ns = 0;
 	if (t->switches != switches_of(task)) {
+		t->off_ns = 0;
 		count_drop(SONDE_LENS_STALL, SONDE_DROP_NO_END);
 		return;
 	}
-	/* The wake was missed, and all is charged to the cause. */
-	if (!wake) {
+	/* A queue that it moved away from is in run_delay, the present one is not yet. */
+	if (!t->wake_ns && has_books(task))
+		queued = task->sched_info.run_delay - t->delay +
+			 since(task, task->sched_info.last_queued);
+	else if (!t->wake_ns) /* all is charged to the cause */
 		count_drop(SONDE_LENS_STALL, SONDE_DROP_NO_ENTRY);
-		wake = now;
-	}
-	tgid = task->tgid;
-	if (t->cause != SONDE_STALL_RUNQUEUE)
-		stall_add(tgid, t->cause, wake - off, 0);
-	stall_add(tgid, SONDE_STALL_RUNQUEUE, now - wake, 0);
+	stall_end(task, t, bpf_ktime_get_ns(), queued);
 }
 
 SEC("?tp_btf/sched_switch")
@@ -400,6 +444,7 @@ int BPF_PROG(stall_wakeup_new, struct task_struct *task)
 	if (!t)
 		return 0;
 	t->switches = switches_of(task);
+	t->delay = delay_of(task);
 	t->cause = SONDE_STALL_RUNQUEUE;
 	t->off_ns = t->wake_ns = bpf_ktime_get_ns();
 	return 0;
@@ -409,7 +454,15 @@ SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(stall_exit, struct task_struct *task)
 {
 	__u32 tid = task->pid;
+	struct stall_thread *t = thread_find(tid);
 
+	if (!t)
+		return 0;
+	/* It runs, so if it seems to be off its CPU, then its arrival was not told. */
+	if (t->off_ns && t->wake_ns && t->switches == switches_of(task) && has_books(task))
+		stall_end(task, t, t->wake_ns + delay_of(task) - t->delay, 0);
+	else if (t->off_ns)
+		count_drop(SONDE_LENS_STALL, SONDE_DROP_NO_END);
 	bpf_map_delete_elem(&stall_threads, &tid);
 	return 0;
 }

@@ -12,7 +12,7 @@
 	8 /* pipelined requests kept behind the one being answered                 */
 #define SONDE_CONN_PACKETS                                                                         \
 	64 /* response packets walked in one send; beyond, only its tail is looked at */
-#define SONDE_CONN_WINDOW 128 /* bytes of a send that are read at once; a power of two */
+#define SONDE_CONN_WINDOW 512 /* bytes of a send that are read at once; a power of two */
 #define SONDE_CONN_MISSES                                                                          \
 	8 /* reads on a connection that fit no protocol before it is given up       */
 

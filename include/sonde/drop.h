@@ -17,7 +17,9 @@
 	X(6, ENCRYPTED, "encrypted", "a connection switched to TLS or compression: not decoded")   \
 	X(7, GAP, "gap", "bytes were missed on a connection (sendfile, io_uring, attach mid-way)") \
 	X(8, UNMATCHED, "unmatched", "a response without a request, or the reverse")               \
-	X(9, RECURSION, "recursion", "the kernel skipped a program that was already running")
+	X(9, RECURSION, "recursion",                                                               \
+	  "the kernel skipped a program that another task was in on that CPU, most often for "     \
+	  "another process: details may be missing, counts are not")
 
 enum sonde_drop {
 #define SONDE_DROP_ENUM(id, sym, name, help) SONDE_DROP_##sym = (id),
@@ -34,7 +36,8 @@ enum sonde_drop {
 	X(3, ALLOC, "alloc")                                                                       \
 	X(4, FAULT, "fault")                                                                       \
 	X(5, THP, "thp")                                                                           \
-	X(6, STALL, "stall")
+	X(6, STALL, "stall")                                                                       \
+	X(7, ASK, "ask")
 
 enum sonde_lens_id {
 #define SONDE_LENS_ENUM(id, sym, name) SONDE_LENS_##sym = (id),

@@ -27,6 +27,7 @@ until_line() { # FILE PATTERN PID
 
 # observe KIND COUNT MS: run stallwork under the stall lens, $T/json is the summary.
 observe() {
+	rm -f "$T/work" "$T/out" # of a time before
 	"$B/harness/stallwork" "$@" <"$T/go" >"$T/work" 3>&- &
 	work_pid=$!
 	exec 9>"$T/go"
@@ -61,13 +62,8 @@ metric() { # NAME LABEL
 		add | floor' "$T/json"
 }
 
-drops() { # of this lens, but for events that the kernel did not tell of
-	jq '[.drops | to_entries[] | select(.key | startswith("stall")) |
-		select(.key != "stall.no_entry" and .key != "stall.no_end")] | length' "$T/json"
-}
-
-untold() { # such events: a wait that is not split, or not seen
-	jq '.drops | (.["stall.no_entry"] // 0) + (.["stall.no_end"] // 0)' "$T/json"
+drops() { # of this lens
+	jq '[.drops | keys[] | select(startswith("stall"))] | length' "$T/json"
 }
 
 # within GOT WANT PERCENT SLACK_NS
@@ -79,20 +75,15 @@ within() {
 	}'
 }
 
-# The waits are counted exactly, and with the time on the run queue they are the workload's own sum. The
-# kernel may leave out an event, which must have been counted then and stay an exception.
+# The waits are counted exactly, and with the time on the run queue they are the workload's own sum.
 waits() { # CAUSE
-	local n ns queue
+	local ns queue
 
-	n=$(metric stall.count "$1")
 	ns=$(metric stall.time "$1")
 	queue=$(metric stall.time runqueue)
-	[ "$(untold)" -le 2 ]
-	[ "$n" -le "$(worked n)" ]
-	[ $((n + $(untold))) -ge "$(worked n)" ]
+	[ "$(metric stall.count "$1")" = "$(worked n)" ]
 	[ "$ns" -le "$(worked ns)" ]
 	[ "$(drops)" = 0 ]
-	[ "$(untold)" = 0 ] || return 0
 	awk -v ns="$ns" -v queue="$queue" -v want="$(worked ns)" 'BEGIN { exit !(ns + queue >= want * 0.95) }'
 	within "$queue" "$delay" 5 1500000
 }
@@ -109,7 +100,7 @@ nothing_in() { # CAUSE...
 @test "20 sleeps of 10 ms are 20 sleeps, no shorter than asked" {
 	observe sleep 20 10
 	waits sleep
-	[ $(("$(metric stall.time sleep)" + 10000000 * "$(untold)")) -ge 200000000 ]
+	[ "$(metric stall.time sleep)" -ge 200000000 ]
 	nothing_in futex alloc_lock socket pipe other mmap_lock
 }
 
@@ -122,7 +113,7 @@ nothing_in() { # CAUSE...
 @test "waits for another thread's futex are futex waits" {
 	observe futex 20 5
 	waits futex
-	[ $(("$(metric stall.count sleep)" + "$(untold)")) -ge 20 ]
+	[ "$(metric stall.count sleep)" = 20 ]
 	nothing_in socket pipe alloc_lock other
 }
 
@@ -181,23 +172,35 @@ nothing_in() { # CAUSE...
 	[ "$(metric stall.count mmap_lock)" -gt 0 ]
 	[ "$(metric stall.time mmap_lock)" -gt 0 ]
 	[ "$(metric stall.syscall_count mmap)" -ge 300 ]
-	[ $(("$(untold)" * 100)) -le "$(metric stall.count runqueue)" ]
 	[ "$(drops)" = 0 ]
 }
 
-@test "calls on the address space are counted, and timed as the program times them" {
-	observe calls 100 1
-	for call in madvise munmap mmap mremap; do
-		[ "$(metric stall.syscall_count $call)" = 100 ]
-	done
-	[ "$(metric stall.syscall_count brk)" = 200 ]
-	[ "$(metric stall.syscall_bytes madvise)" = $((100 * 4194304)) ]
-	[ "$(metric stall.syscall_bytes munmap)" = $((100 * 8388608)) ]
-	# The way into the kernel, the clock and the tracepoints are the difference, below 5 us a call.
+# The way into the kernel, the clock and the tracepoints are the difference, below 5 us a call.
+timed_alike() {
+	local call
+
 	for call in madvise munmap mmap mremap brk; do
-		within "$(metric stall.syscall_time $call)" "$(worked $call)" 5 500000
-		[ "$(metric stall.syscall_time $call)" -le "$(worked $call)" ]
+		within "$(metric stall.syscall_time $call)" "$(worked $call)" 5 500000 || return 1
 	done
+}
+
+@test "calls on the address space are counted, and timed as the program times them" {
+	# A neighbour on the same core makes that way longer, and an interrupt on it counts in full: up to
+	# three times. A wrong time would be wrong in each.
+	for _ in 1 2 3; do
+		observe calls 100 1
+		for call in madvise munmap mmap mremap; do
+			[ "$(metric stall.syscall_count $call)" = 100 ]
+		done
+		[ "$(metric stall.syscall_count brk)" = 200 ]
+		[ "$(metric stall.syscall_bytes madvise)" = $((100 * 4194304)) ]
+		[ "$(metric stall.syscall_bytes munmap)" = $((100 * 8388608)) ]
+		for call in madvise munmap mmap mremap brk; do
+			[ "$(metric stall.syscall_time $call)" -le "$(worked $call)" ]
+		done
+		! timed_alike || return 0
+	done
+	false
 }
 
 @test "the histograms hold every wait" {

@@ -4,6 +4,11 @@
 
 THP=/sys/kernel/mm/transparent_hugepage
 
+setup_file() {
+	# Who asks for a huge page must get it: memory that other tests left in pieces is moved together.
+	[ ! -w /proc/sys/vm/compact_memory ] || echo 1 >/proc/sys/vm/compact_memory
+}
+
 setup() {
 	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
@@ -103,7 +108,8 @@ nothing_dropped() {
 	observe refill 8
 	[ "$(worked faults)" = 0 ]
 	[ "$(metric collapses khugepaged)" = 8 ]
-	[ "$(metric scans succeed)" = 8 ]
+	# A collapse that fails (a page was just then in other hands) is followed by a second scan.
+	[ "$(metric scans succeed)" -ge 8 ]
 	[ "$(metric bloat khugepaged)" = $((8 * 504 * 4096)) ]
 	[ "$(metric bloat khugepaged)" = $((($(worked end) - $(worked after)) * 1024)) ]
 	[ "$(metric collapses self)" = 0 ]
@@ -124,7 +130,7 @@ nothing_dropped() {
 	observe collapse 16
 	[ "$(worked err)" = 0 ] || skip "no MADV_COLLAPSE (before 6.1)"
 	[ "$(metric collapses self)" = 16 ]
-	[ "$(metric scans self.succeed)" = 16 ]
+	[ "$(metric scans self.succeed)" -ge 16 ] # more where a collapse was tried again
 	[ "$(metric bloat self)" = 0 ]
 	[ "$(metric collapses khugepaged)" = 0 ]
 }
@@ -167,6 +173,7 @@ nothing_dropped() {
 		[ "$(metric purge_may_split $call)" = 4 ]
 	done
 	[ "$(metric purge_calls brk)" = 8 ]
+	[ "$(metric purge_may_split brk)" = 4 ]
 }
 
 @test "small mappings that end split nothing" {

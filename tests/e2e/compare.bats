@@ -33,6 +33,8 @@ record_work() { # FILE OPTION... -- COMMAND...
 }
 
 setup_file() {
+	# Who asks for a huge page must get it: memory that other tests left in pieces is moved together.
+	[ ! -w /proc/sys/vm/compact_memory ] || echo 1 >/proc/sys/vm/compact_memory
 	record_work "$OFF" --thp=off -- "$WORK" huge 64
 	record_work "$HUGE" --thp=system --env MALLOC_ARENA_MAX=1 -- "$WORK" huge 64
 }

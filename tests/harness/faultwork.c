@@ -5,23 +5,35 @@
  *   faultwork KIND COUNT [THREADS]
  *
  * COUNT x 2 MiB a thread. KIND, and the faults for each 2 MiB:
- *     base      512: 4 KiB pages, huge pages forbidden
- *     huge        1: a touch in each 2 MiB, huge pages asked for
- *     mthp       16: of 64 KiB, in a mapping where 2 MiB do not fit; 64 KiB must be enabled
- *     kernel    512: 4 KiB pages that read(2) is the first to touch
- *     cow       512: 4 KiB pages written after fork()
- *     children  512: 4 KiB pages, each 2 MiB in a child of its own that lives as long as we do
- *     populate  512: 4 KiB pages brought in by madvise, without any exception
- *     refused     2: and one refused access that a SIGSEGV handler mends
- *     major       1: a page of a file that is not in the page cache
+ *     base       512: 4 KiB pages, huge pages forbidden
+ *     huge         1: a touch in each 2 MiB, huge pages asked for
+ *     mthpN        1 MiB / N KiB: of N KiB, in a mapping where 2 MiB do not fit; N must be enabled
+ *     kernel     512: 4 KiB pages that read(2) is the first to touch
+ *     zero       512: reads of pages that were never written
+ *     hugezero     1: a read in each 2 MiB, huge pages asked for
+ *     zerowrite  512: writes to pages that were read before
+ *     cow        512: 4 KiB pages written after fork(), while the child lives
+ *     inplace    512: the same when the child is gone
+ *     shmem      512: pages of shared anonymous memory
+ *     file         1: a read of a file that is in the page cache
+ *     filecopy   512: writes to a private mapping of such a file
+ *     major        1: a page of a file that is not in the page cache
+ *     swap       512: pages that were paged out; there must be swap
+ *     hugetlb      1: pages of the hugetlb pool, which must have them
+ *     stack      512: threads' stacks of COUNT x 2 MiB, of which the lowest 64 KiB and what is in
+ *                     use already are left out; give THREADS
+ *     children   512: 4 KiB pages, each 2 MiB in a child of its own that lives as long as we do
+ *     populate   512: 4 KiB pages brought in by madvise, without any exception
+ *     refused      2: and one refused access that a SIGSEGV handler mends
  *
  * Prints "ready PID", waits for a line on stdin, works (threads are created after that), prints
- * "done faults=N minflt=N majflt=N" (N expected, and what getrusage counted), waits for a line and
- * ends.
+ * "done faults=N minflt=N majflt=N ns=N p50=N" (N expected, what getrusage counted, the sum and the
+ * middle of what the touches took by this program's own clock), waits for a line and ends.
  */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +41,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HUGE	 (2ul << 20)
@@ -59,10 +72,69 @@ static char *region(int advice)
 	return p;
 }
 
+/* What each touch took by this program's own clock, less what reading the clock takes. */
+static uint64_t *touches;
+static size_t n_touches;
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t clock_ns(void)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < 1000; i++) {
+		uint64_t begin = now_ns(), took = now_ns() - begin;
+
+		least = took < least ? took : least;
+	}
+	return least;
+}
+
 static void touch(char *p, size_t step)
 {
-	for (size_t i = 0; i < count * HUGE; i += step)
+	uint64_t clock = clock_ns();
+
+	for (size_t i = 0; i < count * HUGE; i += step) {
+		uint64_t begin = now_ns(), took;
+
 		((volatile char *)p)[i] = 1;
+		took = now_ns() - begin;
+		touches[__atomic_fetch_add(&n_touches, 1, __ATOMIC_RELAXED)] =
+			took > clock ? took - clock : 0;
+	}
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void print_touches(void)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < n_touches; i++)
+		sum += touches[i];
+	if (n_touches)
+		qsort(touches, n_touches, sizeof(*touches), compare);
+	printf(" ns=%llu p50=%llu", (unsigned long long)sum,
+	       (unsigned long long)(n_touches ? touches[n_touches / 2] : 0));
+}
+
+static void look(const char *p, size_t step)
+{
+	volatile char sum = 0;
+
+	for (size_t i = 0; i < count * HUGE; i += step)
+		sum = (char)(sum + ((const volatile char *)p)[i]);
 }
 
 static void work_base(void)
@@ -76,6 +148,8 @@ static void work_huge(void)
 }
 
 /* The middle 1 MiB of each 2 MiB: no aligned 2 MiB fit in its mapping. */
+static size_t folio_bytes;
+
 static void work_mthp(void)
 {
 	char *p = region(MADV_NOHUGEPAGE);
@@ -83,11 +157,43 @@ static void work_mthp(void)
 	for (size_t i = 0; i < count; i++) {
 		char *middle = p + i * HUGE + HUGE / 4;
 
+		/* 1 MiB lies at a multiple of its size. */
+		if (folio_bytes > HUGE / 4)
+			middle = p + i * HUGE + HUGE / 2;
 		if (madvise(middle, HUGE / 2, MADV_HUGEPAGE))
 			die("madvise");
-		for (size_t j = 0; j < HUGE / 2; j += 16 * PAGE)
+		for (size_t j = 0; j < HUGE / 2; j += folio_bytes)
 			((volatile char *)middle)[j] = 1;
 	}
+}
+
+static void work_zero(void)
+{
+	look(region(MADV_NOHUGEPAGE), PAGE);
+}
+
+static void work_hugezero(void)
+{
+	look(region(MADV_HUGEPAGE), HUGE);
+}
+
+static char *prepared;
+
+static void prepare_zero(void)
+{
+	prepared = region(MADV_NOHUGEPAGE);
+	look(prepared, PAGE);
+}
+
+static void prepare_touched(void)
+{
+	prepared = region(MADV_NOHUGEPAGE);
+	touch(prepared, PAGE);
+}
+
+static void work_prepared(void)
+{
+	touch(prepared, PAGE);
 }
 
 static void work_kernel(void)
@@ -103,8 +209,6 @@ static void work_kernel(void)
 
 /* The pages are there before the line on stdin; only the writes to the shared copies are counted.
  */
-static char *cow_pages;
-
 static void work_cow(void)
 {
 	pid_t child = fork();
@@ -115,9 +219,60 @@ static void work_cow(void)
 		pause();
 		_exit(0);
 	}
-	touch(cow_pages, PAGE);
+	touch(prepared, PAGE);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
+}
+
+static void work_inplace(void)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		die("fork");
+	if (!child)
+		_exit(0);
+	waitpid(child, NULL, 0);
+	touch(prepared, PAGE);
+}
+
+static void work_shmem(void)
+{
+	char *p =
+		mmap(NULL, count * HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("mmap shared");
+	madvise(p, count * HUGE, MADV_NOHUGEPAGE);
+	touch(p, PAGE);
+}
+
+static void work_swap(void)
+{
+	if (madvise(prepared, count * HUGE, MADV_PAGEOUT))
+		die("madvise pageout");
+	touch(prepared, PAGE);
+}
+
+static void work_hugetlb(void)
+{
+	char *p = mmap(NULL, count * HUGE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("mmap hugetlb");
+	touch(p, HUGE);
+}
+
+/* From here down to 64 KiB above the end: what lies above was used to get here. */
+static void work_stack(void)
+{
+	volatile char *here =
+		(volatile char *)((uintptr_t)__builtin_frame_address(0) & ~(PAGE - 1));
+	size_t pages = (count * HUGE - 128 * 1024) / PAGE;
+
+	for (size_t i = 1; i < pages; i++)
+		here[-(ptrdiff_t)(i * PAGE)] = 1;
 }
 
 static void work_children(void)
@@ -183,43 +338,39 @@ static void work_refused(void)
 	}
 }
 
-static char *file_pages;
+static int file_fd;
 
-static void work_major(void)
-{
-	volatile char sum = 0;
-
-	for (size_t i = 0; i < count; i++)
-		sum = (char)(sum + file_pages[i * HUGE]);
-}
-
-static void map_uncached_file(void)
+/* COUNT x 2 MiB that are in the page cache. */
+static void prepare_file(void)
 {
 	char path[] = "/var/tmp/faultwork.XXXXXX", block[PAGE];
-	int fd = mkstemp(path);
 
-	if (fd < 0)
+	file_fd = mkstemp(path);
+	if (file_fd < 0)
 		die("mkstemp");
 	unlink(path);
 	memset(block, 1, sizeof(block));
 	for (size_t i = 0; i < count * PER_HUGE; i++)
-		if (write(fd, block, sizeof(block)) != sizeof(block))
+		if (write(file_fd, block, sizeof(block)) != sizeof(block))
 			die("write");
-	fsync(fd);
-	file_pages = mmap(NULL, count * HUGE, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (file_pages == MAP_FAILED)
+	fsync(file_fd);
+	prepared = mmap(NULL, count * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file_fd, 0);
+	if (prepared == MAP_FAILED)
 		die("mmap file");
-	/* No read-ahead and no neighbours: one page a fault. */
-	madvise(file_pages, count * HUGE, MADV_RANDOM);
-	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-	close(fd);
+	madvise(prepared, count * HUGE, MADV_RANDOM);
 }
 
-static void prepare_cow(void)
+/* No read-ahead and no neighbours: one page a fault. */
+static void prepare_major(void)
 {
-	cow_pages = region(MADV_NOHUGEPAGE);
-	touch(cow_pages, PAGE);
+	prepare_file();
+	posix_fadvise(file_fd, 0, 0, POSIX_FADV_DONTNEED);
+	posix_fadvise(file_fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
+static void work_file(void)
+{
+	look(prepared, HUGE);
 }
 
 static const struct kind {
@@ -230,13 +381,22 @@ static const struct kind {
 } kinds[] = {
 	{"base", NULL, work_base, PER_HUGE},
 	{"huge", NULL, work_huge, 1},
-	{"mthp", NULL, work_mthp, HUGE / 2 / (16 * PAGE)},
 	{"kernel", NULL, work_kernel, PER_HUGE},
-	{"cow", prepare_cow, work_cow, PER_HUGE},
+	{"zero", NULL, work_zero, PER_HUGE},
+	{"hugezero", NULL, work_hugezero, 1},
+	{"zerowrite", prepare_zero, work_prepared, PER_HUGE},
+	{"cow", prepare_touched, work_cow, PER_HUGE},
+	{"inplace", prepare_touched, work_inplace, PER_HUGE},
+	{"shmem", NULL, work_shmem, PER_HUGE},
+	{"file", prepare_file, work_file, 1},
+	{"filecopy", prepare_file, work_prepared, PER_HUGE},
+	{"major", prepare_major, work_file, 1},
+	{"swap", prepare_touched, work_swap, PER_HUGE},
+	{"hugetlb", NULL, work_hugetlb, 1},
+	{"stack", NULL, work_stack, PER_HUGE},
 	{"children", NULL, work_children, PER_HUGE},
 	{"populate", NULL, work_populate, PER_HUGE},
 	{"refused", NULL, work_refused, 2},
-	{"major", map_uncached_file, work_major, 1},
 };
 
 static void *thread_main(void *work)
@@ -247,17 +407,38 @@ static void *thread_main(void *work)
 
 static void run(void (*work)(void), size_t threads)
 {
+	pthread_attr_t attr;
 	pthread_t t[64];
 
 	if (!threads) {
 		work();
 		return;
 	}
+	pthread_attr_init(&attr);
+	if (work == work_stack && pthread_attr_setstacksize(&attr, count * HUGE))
+		die("pthread_attr_setstacksize");
 	for (size_t i = 0; i < threads; i++)
-		if (pthread_create(&t[i], NULL, thread_main, (void *)work))
+		if (pthread_create(&t[i], &attr, thread_main, (void *)work))
 			die("pthread_create");
 	for (size_t i = 0; i < threads; i++)
 		pthread_join(t[i], NULL);
+	pthread_attr_destroy(&attr);
+}
+
+static const struct kind *find_kind(const char *name)
+{
+	static struct kind mthp;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(name, kinds[i].name))
+			return &kinds[i];
+	if (strncmp(name, "mthp", 4))
+		return NULL;
+	folio_bytes = strtoul(name + 4, NULL, 10) * 1024;
+	if (folio_bytes < PAGE || folio_bytes > HUGE / 2)
+		return NULL;
+	mthp = (struct kind){name, NULL, work_mthp, HUGE / 2 / folio_bytes};
+	return &mthp;
 }
 
 static void wait_line(void)
@@ -270,29 +451,33 @@ static void wait_line(void)
 
 int main(int argc, char **argv)
 {
-	const struct kind *kind = NULL;
+	const struct kind *kind = argc > 2 ? find_kind(argv[1]) : NULL;
 	struct rusage before, after;
 	size_t threads = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
 
-	for (size_t i = 0; argc > 2 && i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (!strcmp(argv[1], kinds[i].name))
-			kind = &kinds[i];
 	count = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
 	if (!kind || !count || threads > 64) {
 		fprintf(stderr, "usage: faultwork KIND COUNT [THREADS]\n");
 		return 2;
 	}
+	touches = malloc(count * PER_HUGE * (threads ? threads : 1) * sizeof(*touches));
+	if (!touches)
+		die("malloc");
+	memset(touches, 1, count * PER_HUGE * (threads ? threads : 1) * sizeof(*touches));
 	if (kind->prepare)
 		kind->prepare();
 	printf("ready %d\n", getpid());
 	fflush(stdout);
 	wait_line();
+	n_touches = 0;
 	getrusage(RUSAGE_SELF, &before);
 	run(kind->work, threads);
 	getrusage(RUSAGE_SELF, &after);
-	printf("done faults=%zu minflt=%ld majflt=%ld\n",
+	printf("done faults=%zu minflt=%ld majflt=%ld",
 	       count * kind->faults * (threads ? threads : 1), after.ru_minflt - before.ru_minflt,
 	       after.ru_majflt - before.ru_majflt);
+	print_touches();
+	printf("\n");
 	fflush(stdout);
 	wait_line();
 	return 0;

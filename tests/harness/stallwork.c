@@ -61,6 +61,18 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/*
+ * Nobody preempts a real-time thread: not between setting its timer and going to sleep, so that
+ * each sleep is one, nor on the way back from a system call, which is in our time of it.
+ */
+static void be_first(void)
+{
+	struct sched_param first = {.sched_priority = 1};
+
+	if (sched_setscheduler(0, SCHED_FIFO, &first))
+		die("SCHED_FIFO");
+}
+
 static void nap(void)
 {
 	struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l};
@@ -167,6 +179,7 @@ static void *waker(void *arg)
 static void turns(void (*wait)(void), void (*waking)(void))
 {
 	wake = waking;
+	be_first(); /* so is the thread, which inherits it */
 	start(waker, NULL);
 	for (unsigned i = 0; i < count; i++) {
 		atomic_fetch_add(&go, 1);
@@ -227,6 +240,7 @@ static void work_pipe(void)
 
 static void work_sleep(void)
 {
+	be_first();
 	for (unsigned i = 0; i < count; i++)
 		timed(nap);
 }
@@ -238,6 +252,7 @@ static void poll_nothing(void)
 
 static void work_poll0(void)
 {
+	be_first();
 	for (unsigned i = 0; i < count; i++)
 		timed(poll_nothing);
 }
@@ -272,18 +287,20 @@ static void work_io(void)
 
 /* ---- the CPU and the address space ---- */
 
+static _Atomic uint64_t spin_end;
+
 static void *spinner(void *arg)
 {
 	cpu_set_t one;
-	uint64_t end;
+	uint64_t end = 0;
 
 	(void)arg;
 	CPU_ZERO(&one);
 	CPU_SET(0, &one);
 	sched_setaffinity(0, sizeof(one), &one);
-	end = now_ns() + ms * 1000000ull;
-	while (now_ns() < end)
-		;
+	atomic_fetch_add(&go, 1);
+	while (!end || now_ns() < end)
+		end = atomic_load(&spin_end);
 	park();
 	return NULL;
 }
@@ -292,6 +309,9 @@ static void work_spin(void)
 {
 	start(spinner, NULL);
 	start(spinner, NULL);
+	while (atomic_load(&go) < 2) /* from here on, one of the two waits at any moment */
+		usleep(1000);
+	atomic_store(&spin_end, now_ns() + ms * 1000000ull);
 	while (atomic_load(&finished) < 2)
 		usleep(10000);
 	done_n = 2;
@@ -387,16 +407,9 @@ static void one_of_each(void)
 	brk_ns += lap(&t);
 }
 
-/*
- * Nobody preempts a real-time thread: a preemption on the way back from a system call is in our
- * time of it, but the call has ended.
- */
 static void work_calls(void)
 {
-	struct sched_param first = {.sched_priority = 1};
-
-	if (sched_setscheduler(0, SCHED_FIFO, &first))
-		die("SCHED_FIFO");
+	be_first();
 	for (unsigned i = 0; i < count; i++)
 		one_of_each();
 	done_n = count;

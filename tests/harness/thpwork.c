@@ -13,11 +13,13 @@
  *     touch      writes huge pages, after a file of the same size was read: for memory pressure
  *     fragment   4 KiB pages, given back but for one in 16; then writes half as many huge pages
  *     file       reads a file of that size, through the page cache, twice
+ *     grow       writes 4 KiB pages: for memory pressure without huge pages
  *     idle       nothing
  *     exec       runs itself again as "collapse COUNT"
  *
- * Prints "ready PID", waits for a line on stdin, works, prints "done NAME=VALUE ..." (RssAnon in
- * KiB before, after the purge and at the end; minor faults in between), waits for a line and ends.
+ * Prints "ready PID", waits for a line on stdin, works, prints "done NAME=VALUE ..." (KiB of
+ * the region that are mapped before, after the purge and at the end; minor faults in between),
+ * waits for a line and ends.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -75,21 +77,30 @@ static void touch(char *p, size_t step)
 		((volatile char *)p)[i] = 1;
 }
 
-static char status[8192];
-static int status_fd = -1;
+static unsigned char *pages; /* what mincore() says of each page of the region */
 
-/* RssAnon in KiB, without a page fault once it was called. */
-static long rss(void)
+static void prepare_pages(void)
 {
-	ssize_t n;
-	char *p;
+	pages = mmap(NULL, count * (HUGE / PAGE), PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (pages == MAP_FAILED)
+		die("mmap");
+}
 
-	if (status_fd < 0)
-		status_fd = open("/proc/self/status", O_RDONLY);
-	n = pread(status_fd, status, sizeof(status) - 1, 0);
-	status[n > 0 ? n : 0] = '\0';
-	p = strstr(status, "RssAnon:");
-	return p ? strtol(p + 8, NULL, 10) : -1;
+/*
+ * KiB of the region that are mapped, without a page fault. By a walk of the page tables, for the
+ * counters (RssAnon) are exact only since 6.16: before 6.2 each thread keeps up to 64 events to
+ * itself (SPLIT_RSS_COUNTING), after it each CPU up to max(32, 2 x CPUs) pages.
+ */
+static long resident(void)
+{
+	long n = 0;
+
+	if (mincore(memory, count * HUGE, pages))
+		die("mincore");
+	for (size_t i = 0; i < count * (HUGE / PAGE); i++)
+		n += pages[i] & 1;
+	return n * (long)(PAGE / 1024);
 }
 
 static long minflt(void)
@@ -104,6 +115,7 @@ static void prepare_huge(void)
 {
 	memory = region(MADV_HUGEPAGE);
 	touch(memory, PAGE);
+	prepare_pages();
 }
 
 static void purge_parts(void)
@@ -115,29 +127,30 @@ static void purge_parts(void)
 
 static void work_purge(void)
 {
-	long before = rss();
+	long before = resident();
 
 	purge_parts();
-	printf("done before=%ld after=%ld\n", before, rss());
+	printf("done before=%ld after=%ld\n", before, resident());
 }
 
 /* khugepaged keeps off while the purge is measured. */
 static void work_refill(void)
 {
 	struct timespec nap = {0, 2000000};
-	long before = rss(), purged, faults;
+	long before = resident(), purged, faults;
 	size_t bytes = count * HUGE;
 
 	advise(memory, bytes, MADV_NOHUGEPAGE, "madvise");
 	purge_parts();
-	purged = rss();
+	purged = resident();
 	nanosleep(&nap, NULL);
 	faults = minflt();
 	advise(memory, bytes, MADV_HUGEPAGE, "madvise");
-	for (int i = 0; i < 30000 && rss() < before; i++)
+	for (int i = 0; i < 30000 && resident() < before; i++)
 		nanosleep(&nap, NULL);
 	faults = minflt() - faults;
-	printf("done before=%ld after=%ld end=%ld faults=%ld\n", before, purged, rss(), faults);
+	printf("done before=%ld after=%ld end=%ld faults=%ld\n", before, purged, resident(),
+	       faults);
 }
 
 static void prepare_base(void)
@@ -154,13 +167,23 @@ static void work_collapse(void)
 	printf("done before=0 err=%d\n", err);
 }
 
+static void move_brk(char *to)
+{
+	if (syscall(SYS_brk, to) != (long)to)
+		die("brk");
+}
+
 /*
  * COUNT times each. Cut through a huge page: DONTNEED of the middle, FREE of the first half, mremap
  * to the half, munmap of the rest's second half; not cut: DONTNEED of the whole. brk is moved up by
- * 8 MiB and down by 2 MiB and a page.
+ * 8 MiB, down by 2 MiB and a page, which cuts, and down by the rest, which does not: it starts from
+ * a multiple of 2 MiB, else its random place decides whether the heap reaches over the 2 MiB there.
  */
 static void work_ways(void)
 {
+	char *heap = (char *)(((uintptr_t)syscall(SYS_brk, 0) + HUGE - 1) & ~(HUGE - 1));
+
+	move_brk(heap);
 	for (size_t i = 0; i < count; i++) {
 		char *p = mmap(NULL, 8 * HUGE, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -175,10 +198,9 @@ static void work_ways(void)
 			die("munmap");
 		if (mremap(q, HUGE, HUGE / 2, 0) == MAP_FAILED)
 			die("mremap");
-		p = (char *)syscall(SYS_brk, 0);
-		syscall(SYS_brk, p + 4 * HUGE);
-		syscall(SYS_brk, p + 4 * HUGE - HUGE - PAGE);
-		syscall(SYS_brk, p);
+		move_brk(heap + 4 * HUGE);
+		move_brk(heap + 3 * HUGE - PAGE);
+		move_brk(heap);
 	}
 	printf("done before=0\n");
 }
@@ -243,6 +265,11 @@ static void work_touch(void)
 	printf("done before=0\n");
 }
 
+static void prepare_grow(void)
+{
+	memory = region(MADV_NOHUGEPAGE);
+}
+
 /* COUNT should be nearly all that is free: what is left in one piece is used up first. */
 static void prepare_fragment(void)
 {
@@ -282,6 +309,7 @@ static const struct kind {
 	{"touch", prepare_touch, work_touch},
 	{"file", prepare_file, work_file},
 	{"fragment", prepare_fragment, work_touch},
+	{"grow", prepare_grow, work_touch},
 	{"idle", NULL, work_idle},
 	{"exec", NULL, work_exec},
 };
@@ -310,7 +338,6 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 4096);
 	if (kind->prepare)
 		kind->prepare();
-	rss();
 	printf("ready %d\n", getpid());
 	wait_line();
 	kind->work();

@@ -46,9 +46,10 @@ until_line() {
 	grep -q "$2" "$1" 2>/dev/null
 }
 
-# observe_program SONDE-OPTIONS PROGRAM ARGUMENT...: run a test program that says "ready PID", works when
+# observe_begin SONDE-OPTIONS PROGRAM ARGUMENT...: run a test program that says "ready PID", works when
 # it gets a line and says "done", under sonde stat. What it said is in /tmp/work, the summary in /tmp/json.
-observe_program() {
+# The program ($work_pid) is still there, and waits until observe_end.
+observe_begin() {
 	options=$1
 	shift
 	rm -f /tmp/go /tmp/work /tmp/stat
@@ -65,7 +66,15 @@ observe_program() {
 	until_line /tmp/work ^done $work_pid
 	kill -INT $sonde_pid
 	wait $sonde_pid
+	grep '"summary"' /tmp/stat >/tmp/json
+}
+
+observe_end() {
 	exec 9>&-
 	wait $work_pid
-	grep '"summary"' /tmp/stat >/tmp/json
+}
+
+observe_program() {
+	observe_begin "$@"
+	observe_end
 }

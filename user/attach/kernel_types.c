@@ -123,3 +123,11 @@ bool sonde_btf_has_member(const char *name, const char *member)
 	id = btf ? btf__find_by_name_kind(btf, name, BTF_KIND_STRUCT) : -ENOENT;
 	return id > 0 && has_member(btf, btf__type_by_id(btf, (uint32_t)id), member);
 }
+
+bool sonde_btf_has_function(const char *name)
+{
+	int err = 0;
+	struct btf *btf = sonde_kernel_btf(&err);
+
+	return btf && btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
+}

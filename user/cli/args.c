@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "cli/args.h"
+#include "cli/pairs.h"
 #include "cli/suggest.h"
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
 #include "lab/run.h"
 #include "session/session.h"
+#include "sonde/fault.h"
 #include "sonde/limits.h"
 
 static int add_pid(struct sonde_pid_list *list, pid_t pid)
@@ -112,6 +114,37 @@ static int parse_lenses(const char *value, void *member, struct sonde_str *why)
 	return 0;
 }
 
+static int parse_fault_by(const char *value, void *member, struct sonde_str *why)
+{
+	static const char *const names[] = {
+#define NAME(id, sym, name) [id] = name,
+		SONDE_FAULT_BY(NAME)
+#undef NAME
+	};
+	uint32_t mask = 0;
+
+	for (const char *p = value;; p++) {
+		size_t len = strcspn(p, ","), i = 0;
+
+		while (i < SONDE_ARRAY_SIZE(names) &&
+		       (strlen(names[i]) != len || memcmp(names[i], p, len)))
+			i++;
+		if (i == SONDE_ARRAY_SIZE(names)) {
+			sonde_str_addf(why,
+				       "faults are not told by '%.*s', but by thread, mapping "
+				       "and site",
+				       (int)len, p);
+			return -EINVAL;
+		}
+		mask |= 1u << i;
+		p += len;
+		if (!*p)
+			break;
+	}
+	*(uint32_t *)member = mask;
+	return 0;
+}
+
 static int parse_spans(const char *value, void *member, struct sonde_str *why)
 {
 	(void)why;
@@ -133,6 +166,32 @@ static int parse_env(const char *value, void *member, struct sonde_str *why)
 	return 0;
 }
 
+static int add_text(struct sonde_text_list *list, const char *text)
+{
+	if (SONDE_GROW(list->text, list->n, list->cap))
+		return -ENOMEM;
+	list->text[list->n++] = text;
+	return 0;
+}
+
+static int parse_pair(const char *value, void *member, struct sonde_str *why)
+{
+	struct sonde_pair_text pair;
+	int err = sonde_pair_split(value, &pair);
+
+	(void)why;
+	return err ? err : add_text(member, value);
+}
+
+static int parse_margin(const char *value, void *member, struct sonde_str *why)
+{
+	struct sonde_margin_text margin;
+	int err = sonde_margin_split(value, &margin);
+
+	(void)why;
+	return err ? err : add_text(member, value);
+}
+
 static const struct sonde_opt_choice thp_choices[] = {
 	{"system", SONDE_RUN_THP_SYSTEM},
 	{"off", SONDE_RUN_THP_OFF},
@@ -146,6 +205,11 @@ static const struct sonde_opt_choice ledger_modes[] = {
 	{"off", SONDE_LEDGER_OFF},
 	{NULL, 0},
 };
+static const struct sonde_opt_choice fault_modes[] = {
+	{"sampled", 0},
+	{"full", 1},
+	{NULL, 0},
+};
 static const struct sonde_opt_choice alloc_modes[] = {
 	{"auto", SONDE_ALLOC_MODE_AUTO},
 	{"counters", SONDE_ALLOC_MODE_COUNTERS},
@@ -154,11 +218,18 @@ static const struct sonde_opt_choice alloc_modes[] = {
 	{NULL, 0},
 };
 
+static const struct sonde_opt_choice fields[] = {
+	{"all", SONDE_FIELD_ALL},
+	{"consumption", SONDE_FIELD_CONSUMPTION},
+	{NULL, 0},
+};
+
 #define GROUP_TARGET "What to observe"
 #define GROUP_HOW    "How"
 #define GROUP_START  "How to start it"
 #define GROUP_KEEP   "What to keep"
 #define GROUP_READ   "What to read"
+#define GROUP_JUDGE  "What to judge"
 #define GROUP_OUTPUT "Output"
 
 #define MEMBER(member) SONDE_OPT_MEMBER(struct sonde_args, member)
@@ -177,6 +248,9 @@ void sonde_args_fini(struct sonde_args *args)
 	sonde_opt_result_fini(&args->parsed);
 	free(args->pids.pid);
 	free(args->env.text);
+	free(args->pairs.text);
+	free(args->controls.text);
+	free(args->margins.text);
 	free(args->line);
 	*args = (struct sonde_args){0};
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* `sonde compare`: two recordings side by side. Both readers live until the end: the arms borrow.
- */
+/* `sonde compare`: two recordings side by side, or with --pair the verdict of an experiment.
+ * Readers live until the end: the arms borrow. */
 #include <errno.h>
 #include <sys/stat.h>
 
 #include "cli/command.h"
+#include "cli/compare_arms.h"
 #include "cli/output.h"
 #include "core/err.h"
 #include "core/mem.h"
@@ -53,7 +54,7 @@ static int print(const struct sonde_args *args, struct side *side, const struct 
 	return sonde_output_close(&out, args, err);
 }
 
-static int run_compare(const struct sonde_args *args)
+static int compare_two(const struct sonde_args *args)
 {
 	struct side side[2] = {{0}};
 	struct sonde_compare c = {0};
@@ -71,21 +72,63 @@ static int run_compare(const struct sonde_args *args)
 	return err;
 }
 
+/* Without a pair two recordings are all that there can be. */
+static int check_words(const struct sonde_args *args)
+{
+	uint64_t judged =
+		args->seen & (SONDE_O(CONTROL) | SONDE_O(PRE) | SONDE_O(POST) | SONDE_O(MARGIN));
+
+	if (judged)
+		return sonde_err(EINVAL, "--control, --pre, --post and --margin belong to a "
+					 "verdict; name what was treated: --pair ARM=A/B");
+	if (args->n_words < 2)
+		return sonde_err(EINVAL, "something is missing; write: sonde compare A B, or sonde "
+					 "compare --pair ARM=A/B --control ARM=C/D FILE...");
+	if (args->n_words > 2)
+		return sonde_err(EINVAL,
+				 "'%s' is one word too many: without --pair two recordings "
+				 "are compared",
+				 args->words[2]);
+	return 0;
+}
+
+static int run_compare(const struct sonde_args *args)
+{
+	int err;
+
+	if (args->pairs.n)
+		return sonde_compare_arms(args);
+	err = check_words(args);
+	return err ? err : compare_two(args);
+}
+
 const struct sonde_command sonde_command_compare = {
 	.name = "compare",
-	.summary = "two recordings side by side, what differs most first",
-	.synopsis = "A B",
-	.valid = SONDE_OPTS_COMMON | SONDE_O(JSON) | SONDE_O(OUTPUT) | SONDE_O(OVERWRITE),
-	.min_words = 2,
-	.max_words = 2,
-	.about = "Says first which settings were not the same (huge pages, allocator, kernel, "
-		 "build, "
-		 "load) and what makes the comparison weaker, then what differs most, then page "
-		 "faults, stalls, huge pages, memory at equal uptime and query latency of both. A "
-		 "difference is relative; figures too small for a ratio are left out of the text. "
-		 "It "
-		 "gives no verdict: one run of each shows no spread to judge a difference by.",
+	.summary = "two recordings side by side; with pairs and a control, the verdict",
+	.synopsis = "A B | --pair ARM=A/B --control ARM=C/D FILE...",
+	.valid = SONDE_OPTS_COMMON | SONDE_O(JSON) | SONDE_O(OUTPUT) | SONDE_O(OVERWRITE) |
+		 SONDE_O(PAIR) | SONDE_O(CONTROL) | SONDE_O(PRE) | SONDE_O(POST) | SONDE_O(MARGIN),
+	.max_words = 256,
+	.about =
+		"Says first which settings were not the same (huge pages, allocator, kernel, "
+		"build, load) and what makes the comparison weaker, then what differs most, then "
+		"page faults, stalls, huge pages, memory at equal uptime and query latency of "
+		"both. "
+		"A difference is relative; figures too small for a ratio are left out of the text. "
+		"Two recordings get no verdict: one run of each shows no spread to judge a "
+		"difference by.\n\n"
+		"With --pair and --control it is the verdict of an experiment: servers under the "
+		"same load, of which one of each pair was changed. Each recording belongs to the "
+		"server that its file is named after, else to that of its host; of a server there "
+		"may be several. The change of a pair from before to after, less that of the "
+		"control, comes with an interval that allows for neighbouring minutes being alike, "
+		"and with a word: different, equivalent, inconclusive (and how many more days "
+		"would "
+		"tell) or unstable (the control differs from itself by too much).",
 	.examples = {{"sonde compare off.sonde always.sonde", "what huge pages change"},
-		     {"sonde compare a.sonde b.sonde --json", "every figure, for a program"}},
+		     {"sonde compare a.sonde b.sonde --json", "every figure, for a program"},
+		     {"sonde compare --pair off=se03-2/se03 --control restart=se04-2/se04 --post "
+		      "2026-11-16T00:00:00Z.. *.sonde",
+		      "two weeks before a change against the time since"}},
 	.run = run_compare,
 };

@@ -138,7 +138,7 @@ int sonde_record_session(const struct sonde_args *args, struct sonde_session_opt
 	if (!args->overwrite && !access(args->output, F_OK))
 		return sonde_err(EEXIST, "%s exists; choose another name or give --overwrite",
 				 args->output);
-	opts->lens.want_spans = args->spans.mode != SONDE_SPANS_NONE;
+	opts->lens.want_spans = true; /* those that are not kept still make figures by fingerprint */
 	return record_session(&run, opts);
 }
 

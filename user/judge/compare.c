@@ -61,7 +61,14 @@ static enum sonde_compare_section section_of(const char *name)
 /* What observing costs, and what only says how a figure was had, is no property of the target. */
 static bool is_left_out(const char *name)
 {
-	return sonde_str_starts(name, "cost.") || !strcmp(name, "rss.rollup_time");
+	static const char *const names[] = {"rss.rollup_time", "fault.exception",
+					    "fault.time_error"};
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(names); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	/* Threads have other numbers in another run. */
+	return sonde_str_starts(name, "cost.") || sonde_str_starts(name, "fault.thread_");
 }
 
 /* ---- rows ---- */

@@ -19,8 +19,12 @@ enum sonde_alloc_metric {
 	M_FREE,
 	M_UNMAPPED,
 	M_METADATA,
+	M_THREADS,
+	M_ENDS_LOST,
 	M_READ_TIME,
 	M_NOT_CLEAN,
+	/* Exact mode, by call stack. */
+	M_STACKS,
 };
 
 #endif

@@ -239,13 +239,24 @@ out:
 	return err == -ENOENT ? 0 : err;
 }
 
+struct handler_list {
+	struct sonde_hook_list *hooks;
+	bool spans;
+};
+
+/* What a search's end tells goes to its span and nowhere else: without spans it is not worth a trap. */
 static int add_one(void *ctx, const struct recipe_site *at, const struct sonde_handler *h)
 {
-	return add_handler(at, h, ctx);
+	struct handler_list *list = ctx;
+
+	if (h->role != SONDE_HANDLER_EXECUTE && !list->spans)
+		return 0;
+	return add_handler(at, h, list->hooks);
 }
 
 static int add_handlers(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 {
+	struct handler_list list = {hooks, ctx->opts->want_spans};
 	unsigned slot = 0;
 
 	for (size_t i = 0; i < ctx->targets->n; i++) {
@@ -254,7 +265,7 @@ static int add_handlers(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hook
 
 		if (t->gone || !t->daemon)
 			continue;
-		err = each_handler(t, &slot, hooks, add_one);
+		err = each_handler(t, &slot, &list, add_one);
 		if (err && sonde_target_alive(t)) /* one that has just gone needs no probe */
 			return err;
 	}

@@ -21,7 +21,8 @@ struct sonde_hist_desc {
 struct sonde_hist {
 	uint64_t count;
 	double sum;   /* of the values as recorded where known, else of bucket middles */
-	uint64_t min, max; /* exact where values were added one by one; min > max: empty */
+	uint64_t min, max; /* exact where values were added one by one; min > max: empty.
+			    * Their buckets are the outermost that hold something */
 	uint64_t *buckets; /* SONDE_HIST_BUCKETS, heap                    */
 };
 
@@ -30,6 +31,12 @@ int sonde_hist_init(struct sonde_hist *h);
 void sonde_hist_fini(struct sonde_hist *h);
 void sonde_hist_reset(struct sonde_hist *h);
 void sonde_hist_add(struct sonde_hist *h, uint64_t value);
+/*
+ * A client that asks every @interval and waited @value did not ask meanwhile: add what it would have
+ * waited as well, value - interval, value - 2 interval, ... down to the interval (coordinated
+ * omission). @interval 0: only @value.
+ */
+void sonde_hist_add_omitted(struct sonde_hist *h, uint64_t value, uint64_t interval);
 /* Add @n values that are only known to lie in bucket @index. */
 void sonde_hist_add_bucket(struct sonde_hist *h, uint32_t index, uint64_t n);
 void sonde_hist_merge(struct sonde_hist *into, const struct sonde_hist *from);

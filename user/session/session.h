@@ -46,6 +46,11 @@ struct sonde_session_opts {
 	uint64_t duration_ns; /* 0 with instant set: one snapshot; UINT64_MAX: until stopped */
 	bool instant;
 	uint64_t interval_ns;
+	/* What the targets have allocated: as a metric each interval (want_consumption), and as a page at
+	 * this path (sonde/consumption.h), a new value each consumption_interval_ns. */
+	bool want_consumption;
+	const char *publish;
+	uint64_t consumption_interval_ns;
 	bool follow; /* wait for a target that went and observe its successor                 */
 	bool children;
 	uint32_t only_tid;

@@ -183,13 +183,10 @@ static bool labelled_first(const struct sonde_snapshot *s, const struct sonde_sn
 	       sonde_snapshot_find_hist(s, name, h->label, UINT32_MAX) == h;
 }
 
-typedef const char *(*title_fn)(const char *label, char *buf, size_t size);
-
 #define PHASE_WIDEST "queue wait" /* lists of one section line up */
 
-/* A line each label of a histogram, under @heading. */
-static void print_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
-			 const char *heading, title_fn title)
+void sonde_summary_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
+			  const char *heading, sonde_summary_title *title)
 {
 	int width = (int)strlen(PHASE_WIDEST);
 	bool any = false;
@@ -216,26 +213,6 @@ static const char *as_it_is(const char *label, char *buf, size_t size)
 	return buf;
 }
 
-/* "kernel_base.major" in words; see the fault lens for what labels there are. */
-static const char *fault_title(const char *label, char *buf, size_t size)
-{
-	static const struct {
-		const char *name, *words;
-	} pages[] = {{"base.", "4 KiB"}, {"mthp.", "8 KiB to 1 MiB"}, {"pmd.", "2 MiB huge"}};
-	bool kernel = sonde_str_starts(label, "kernel_");
-	const char *page = label + (kernel ? strlen("kernel_") : 0);
-
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(pages); i++) {
-		if (!sonde_str_starts(page, pages[i].name))
-			continue;
-		snprintf(buf, size, "%s, %s%s", pages[i].words,
-			 kernel ? "in system calls" : "user code",
-			 strcmp(page + strlen(pages[i].name), "major") ? "" : ", disk read");
-		return buf;
-	}
-	return as_it_is(label, buf, size);
-}
-
 static void print_phases(FILE *out, const struct sonde_snapshot *s)
 {
 	static const struct {
@@ -251,6 +228,30 @@ static void print_phases(FILE *out, const struct sonde_snapshot *s)
 		any = true;
 		print_hist(out, s, phases[i].name, "", phases[i].title, (int)strlen(PHASE_WIDEST));
 	}
+}
+
+/* What the allocator itself counted for the threads that ran queries. */
+static void print_query_heap(FILE *out, const struct sonde_snapshot *s)
+{
+	bool present;
+	double n = sonde_snapshot_sum(s, "query.heap_spans", &present), spans;
+	double got = sonde_snapshot_sum(s, "query.heap_allocated", &present);
+	double freed = sonde_snapshot_sum(s, "query.heap_freed", &present);
+	struct sonde_hist h;
+
+	if (!present || n <= 0 || sonde_hist_init(&h))
+		return;
+	fprintf(out, "  allocated  mean %s a query, %s given back", B(got / n), B(freed / n));
+	if (!sonde_snapshot_hist_total(s, "query.allocated", "", false, &h))
+		fprintf(out, "; p50 %s  p95 %s  p99 %s  max %s",
+			B((double)sonde_hist_quantile(&h, 0.5)),
+			B((double)sonde_hist_quantile(&h, 0.95)),
+			B((double)sonde_hist_quantile(&h, 0.99)), B((double)h.max));
+	sonde_hist_fini(&h);
+	spans = sonde_snapshot_sum(s, "query.spans", &present);
+	if (present && spans > n)
+		fprintf(out, " (of %s; the others' threads are not known)", N(n));
+	fputc('\n', out);
 }
 
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
@@ -273,24 +274,8 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	fputc('\n', out);
 	sonde_hist_fini(&h);
 	print_phases(out, s);
-	print_labels(out, s, "query.latency", "by command", as_it_is);
-}
-
-void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
-{
-	bool present, timed;
-	double n = sonde_snapshot_sum(s, "fault.count", &present), time_ns;
-
-	if (!present)
-		return;
-	time_ns = sonde_snapshot_sum(s, "fault.time", &timed);
-	fprintf(out, "Page faults %s", N(n));
-	if (observed_ns)
-		fprintf(out, " (%s/s)", N(n / seconds(observed_ns) + 0.5));
-	if (timed)
-		fprintf(out, "  %s of the target's time", NS(time_ns));
-	fputc('\n', out);
-	print_labels(out, s, "fault.latency", "by page", fault_title);
+	sonde_summary_labels(out, s, "query.latency", "by command", as_it_is);
+	print_query_heap(out, s);
 }
 
 /* The labels are the alloc lens's: everything that is no free or delete asks for memory. */
@@ -339,7 +324,7 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	bool present;
 	double calls = sonde_snapshot_sum(s, "alloc.calls", &present), bytes;
 
-	sonde_summary_heap(out, s);
+	sonde_summary_heap(out, s, observed_ns);
 	if (!present)
 		return;
 	bytes = sonde_snapshot_sum(s, "alloc.requested", &present);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
 #include "core/str.h"
@@ -44,14 +45,17 @@ static void print_live(FILE *out, const struct sonde_snapshot *s)
 	double live = last(s, "alloc.allocated", ""), most = last(s, "alloc.at_most", "");
 	double age = last(s, "alloc.age", ""), first = sonde_figure_first(s, "alloc.allocated", "");
 	double heap = last(s, "alloc.heap", "");
+	double change = last(s, "alloc.live", "");
 	const char *why = why_absent(s);
 
 	fprintf(out, "Heap, by the allocator's own counters: ");
-	if (isnan(live) && isnan(most)) {
+	if (isnan(live) && isnan(most) && isnan(change)) {
 		fprintf(out, "absent: %s\n", why ? SONDE_PLAIN(why) : "no reading");
 		return;
 	}
-	if (isnan(live))
+	if (isnan(live) && isnan(most))
+		fprintf(out, "live %s%s since attach", change < 0 ? "-" : "+", B(fabs(change)));
+	else if (isnan(live))
 		fprintf(out, "live at most %s", B(most));
 	else
 		fprintf(out, "live %s", B(live));
@@ -60,9 +64,30 @@ static void print_live(FILE *out, const struct sonde_snapshot *s)
 	if (!isnan(live) && live != first)
 		fprintf(out, ", %s%s since attach", live < first ? "-" : "+",
 			B(fabs(live - first)));
-	fprintf(out, "; of %s from the system\n", B(heap));
+	if (!isnan(heap))
+		fprintf(out, "; of %s from the system", B(heap));
+	fputc('\n', out);
 	if (isnan(live) && why)
 		fprintf(out, "  %s\n", SONDE_PLAIN(why));
+}
+
+/* What an allocator that counts by thread says went through it. */
+static void print_through(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
+{
+	double in = last(s, "alloc.handed_out", ""), back = last(s, "alloc.given_back", "");
+	double lost = last(s, "alloc.ends_lost", ""), n = last(s, "alloc.threads", "");
+	double secs = (double)observed_ns / (double)SONDE_NS_PER_SEC;
+
+	if (isnan(in) || isnan(back))
+		return;
+	fprintf(out, "  handed out %s, given back %s since attach", B(in), B(back));
+	if (secs > 0)
+		fprintf(out, " (%s/s)", B(in / secs));
+	if (!isnan(n))
+		fprintf(out, ", by %s thread%s", N(n), n == 1 ? "" : "s");
+	if (lost > 0)
+		fprintf(out, "; %s threads ended unread: some of theirs is missing", N(lost));
+	fputc('\n', out);
 }
 
 static void print_free(FILE *out, const struct sonde_snapshot *s)
@@ -96,11 +121,13 @@ static void print_reading(FILE *out, const struct sonde_snapshot *s)
 	fputc('\n', out);
 }
 
-void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s)
+void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
-	if (isnan(last(s, "alloc.heap", "")) && !why_absent(s))
+	if (isnan(last(s, "alloc.heap", "")) && isnan(last(s, "alloc.threads", "")) &&
+	    !why_absent(s))
 		return;
 	print_live(out, s);
+	print_through(out, s, observed_ns);
 	print_free(out, s);
 	print_reading(out, s);
 }

@@ -71,6 +71,13 @@ struct bpf_raw_tracepoint_args {
 	__u64 args[0];
 };
 
+/* The context of a perf event: registers, the event's period and address. */
+struct bpf_perf_event_data {
+	struct pt_regs regs;
+	__u64 sample_period;
+	__u64 addr;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct rw_semaphore {
@@ -79,16 +86,37 @@ struct rw_semaphore {
 	} owner;
 };
 
+/* The tree of mappings, since 6.1 (d4af56c5c7c6). */
+struct maple_tree {
+	void *ma_root;
+};
+struct maple_pnode;
+struct maple_range_64 {
+	struct maple_pnode *parent;
+	unsigned long pivot[15];
+	void *slot[16];
+};
+struct maple_arange_64 {
+	struct maple_pnode *parent;
+	unsigned long pivot[9];
+	void *slot[10];
+};
+
 /* `owner` is there with CONFIG_MEMCG. */
 struct mm_struct {
+	struct maple_tree mm_mt;
 	unsigned long start_brk, brk;
 	struct task_struct *owner;
 	struct rw_semaphore mmap_lock;
 };
 
+struct vm_operations_struct;
 struct vm_area_struct {
 	unsigned long vm_start, vm_end;
+	struct mm_struct *vm_mm;
 	const unsigned long vm_flags;
+	const struct vm_operations_struct *vm_ops;
+	struct file *vm_file;
 };
 
 typedef struct {
@@ -97,6 +125,11 @@ typedef struct {
 
 struct signal_struct {
 	atomic_t live;
+	unsigned long long sum_sched_runtime; /* of threads that have ended */
+};
+
+struct thread_struct {
+	unsigned long fsbase;
 };
 
 struct file;
@@ -106,6 +139,23 @@ struct fdtable {
 };
 struct files_struct {
 	struct fdtable *fdt;
+};
+
+struct sched_info {
+	unsigned long long run_delay, last_arrival, last_queued;
+};
+
+struct rq {
+	__u64 clock, clock_task;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+	u64 exec_start, sum_exec_runtime;
 };
 
 struct task_struct {
@@ -121,6 +171,19 @@ struct task_struct {
 	unsigned int __state;
 	unsigned in_iowait : 1;
 	unsigned long nvcsw, nivcsw;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	__u64 start_boottime;
+	struct thread_struct thread;
+};
+
+/* Up to 6.1 a task keeps changes of its mm's counters to itself, and adds them up now and then. */
+struct task_rss_stat {
+	int events;
+	int count[4];
+};
+struct task_struct___v6_1 {
+	struct task_rss_stat rss_stat;
 };
 
 struct task_struct___v5_11 {
@@ -194,8 +257,12 @@ struct bpf_iter_meta {
 	__u64 session_id;
 	__u64 seq_num;
 };
+struct super_block {
+	unsigned long s_magic;
+};
 struct inode {
 	unsigned short i_mode;
+	struct super_block *i_sb;
 };
 struct file {
 	void *private_data;

@@ -148,9 +148,10 @@ static void series_are_distinct(void **state)
 	bool seen[SONDE_FAULT_SERIES] = {};
 
 	(void)state;
-	for (int size = 0; size < SONDE_FAULT__SIZES; size++)
+	for (int cls = 0; cls < SONDE_FAULT__CLASSES; cls++)
 		for (int rest = 0; rest < 4; rest++) {
-			unsigned s = sonde_fault_series(size, rest & 2, rest & 1);
+			unsigned s =
+				sonde_fault_series((enum sonde_fault_class)cls, rest & 2, rest & 1);
 
 			assert_true(s < SONDE_FAULT_SERIES);
 			assert_false(seen[s]);

@@ -188,6 +188,60 @@ static void test_groups(void **state)
 	sonde_snapshot_fini(&s);
 }
 
+/* Beside the classes: what was estimated, what stalled, what the exception takes, and whose it was.
+ */
+static void test_faults(void **state)
+{
+	static const struct sonde_metric_desc count = {"fault.count", "count", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc time = {"fault.time", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc error = {"fault.time_error", "ns", SONDE_GAUGE, ""};
+	static const struct sonde_metric_desc stalled = {"fault.stalled", "count", SONDE_COUNTER,
+							 ""};
+	static const struct sonde_metric_desc reclaim = {"fault.reclaim_time", "ns", SONDE_COUNTER,
+							 ""};
+	static const struct sonde_metric_desc exception = {"fault.exception", "ns", SONDE_GAUGE,
+							   ""};
+	static const struct sonde_metric_desc by = {"fault.mapping_count", "count", SONDE_COUNTER,
+						    ""};
+	static const struct sonde_metric_desc by_ns = {"fault.mapping_time", "ns", SONDE_COUNTER,
+						       ""};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &count, "base.minor", 100);
+	value(&s, &count, "cow.minor", 20);
+	value(&s, &time, "base.minor", 300000);
+	value(&s, &time, "cow.minor", 100000);
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	assert_says(text, "Page faults 120  400 us of the target's time\n", true);
+	assert_says(text, "reclaim", false);
+	assert_says(text, "beside it", false);
+	free(text);
+	value(&s, &error, "base.minor", 3000);
+	value(&s, &error, "cow.minor", 4000);
+	value(&s, &stalled, "cow.minor", 2);
+	value(&s, &reclaim, "cow.minor", 50000);
+	value(&s, &exception, "", 600);
+	value(&s, &by, "stacks", 20);
+	value(&s, &by_ns, "stacks", 90000);
+	value(&s, &by, "heap", 100);
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	assert_says(text, "400 us of the target's time (sampled, +- 5.00 us)\n", true);
+	assert_says(
+		text,
+		"  of it 50.0 us in direct reclaim and 0 ns in direct compaction, in 2 faults\n",
+		true);
+	assert_says(text,
+		    "  beside it 600 ns a fault for the exception's entry and exit (calibrated): "
+		    "72.0 us\n",
+		    true);
+	assert_true(strstr(text, "    heap ") < strstr(text, "    stacks "));
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 static char *target_line(struct sonde_snapshot *s, const char *status, const char *ended)
 {
 	assert_int_equal(sonde_meta_set(&s->meta, "command.status", "%s", status), 0);
@@ -262,7 +316,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_allocations), cmocka_unit_test(test_drops),
 		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_target),	    cmocka_unit_test(test_unexplained),
+		cmocka_unit_test(test_faults),	    cmocka_unit_test(test_target),
+		cmocka_unit_test(test_unexplained),
 	};
 
 	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);

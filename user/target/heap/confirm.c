@@ -19,17 +19,17 @@ struct trial {
 };
 
 /* The library in the scratch process: the same bytes were copied, so the same build-id. */
-static int find_library(const struct trial *t, size_t *out)
+int sonde_heap_find_module(const struct sonde_modules *mods, const char *build_id, size_t *out)
 {
-	for (size_t i = 0; i < t->mods.n; i++) {
+	for (size_t i = 0; i < mods->n; i++) {
 		struct sonde_elf *elf;
 		char id[41];
 		bool same;
 
-		if (sonde_elf_try(&elf, t->mods.m[i].open_path, ""))
+		if (sonde_elf_try(&elf, mods->m[i].open_path, ""))
 			continue;
 		sonde_elf_build_id(elf, id, sizeof(id));
-		same = !strcmp(id, t->layout->build_id);
+		same = !strcmp(id, build_id);
 		sonde_elf_free(&elf);
 		if (!same)
 			continue;
@@ -50,7 +50,7 @@ static int attach(struct trial *t, char *why, size_t size)
 			 strerror(-err));
 		return err;
 	}
-	if (find_library(t, &lib)) {
+	if (sonde_heap_find_module(&t->mods, t->layout->build_id, &lib)) {
 		snprintf(why, size, "the scratch process did not load the library");
 		return -EPROTO;
 	}

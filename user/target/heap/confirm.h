@@ -15,4 +15,7 @@
 int sonde_heap_confirm(const struct sonde_heap_layout *layout, pid_t pid,
 		       const struct sonde_modules *mods, size_t m, char *why, size_t size);
 
+/* The module with that build-id: 0 or -ENOENT. */
+int sonde_heap_find_module(const struct sonde_modules *mods, const char *build_id, size_t *out);
+
 #endif

@@ -67,6 +67,13 @@ const struct sonde_heap_reader *sonde_heap_reader_find(const char *allocator)
 	return NULL;
 }
 
+bool sonde_heap_counts_threads(const char *allocator)
+{
+	const struct sonde_heap_reader *r = sonde_heap_reader_find(allocator);
+
+	return r && r->places;
+}
+
 int64_t sonde_heap_slot(const struct sonde_heap_layout *layout, const char *name)
 {
 	for (size_t i = 0; i < layout->reader->n_slots; i++)
@@ -93,6 +100,20 @@ static void keep(const struct verdict *v)
 		verdicts[n_verdicts++] = *v;
 }
 
+/* With what a scratch process showed, and without it where that does not hold. */
+static int confirm(struct verdict *v, pid_t pid, const struct sonde_modules *mods, size_t m)
+{
+	const struct sonde_heap_reader *reader = v->layout.reader;
+	struct sonde_heap_layout derived = v->layout;
+
+	if (reader->learn && !reader->learn(&v->layout, pid, mods, m, v->why, sizeof(v->why))) {
+		if (!sonde_heap_confirm(&v->layout, pid, mods, m, v->why, sizeof(v->why)))
+			return 0;
+		v->layout = derived;
+	}
+	return sonde_heap_confirm(&v->layout, pid, mods, m, v->why, sizeof(v->why));
+}
+
 /* Where the executable holds the allocator there is no library that a scratch process could load.
  */
 static void judge(struct verdict *v, struct sonde_elf *elf, pid_t pid,
@@ -106,7 +127,7 @@ static void judge(struct verdict *v, struct sonde_elf *elf, pid_t pid,
 	}
 	if (!mods->m[m].is_exe) {
 		v->layout.named = false;
-		v->err = sonde_heap_confirm(&v->layout, pid, mods, m, v->why, sizeof(v->why));
+		v->err = confirm(v, pid, mods, m);
 	} else if (!v->layout.named) {
 		v->err = -EOPNOTSUPP;
 		snprintf(v->why, sizeof(v->why),
@@ -250,6 +271,13 @@ const char *sonde_heap_describe(const struct sonde_heap *heap)
 const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap)
 {
 	return &heap->layout;
+}
+
+bool sonde_heap_places(const struct sonde_heap *heap, int64_t out[2])
+{
+	const struct sonde_heap_reader *reader = heap->layout.reader;
+
+	return reader->places && reader->places(heap->state, out);
 }
 
 int sonde_heap_may_read(const struct sonde_proc_mem *mem, char *why, size_t size)

@@ -67,6 +67,7 @@ struct sonde_heap_budget {
 	uint64_t max_nodes; /* of a walk that is waited for; 0: without end                  */
 	/* Of a walk by a thread of its own, where the former is too little; 0: there is none. */
 	uint64_t background_nodes;
+	bool no_threads; /* what each thread counts is read in another way                   */
 };
 
 /* Where the figures lie: one number a slot, by the reader's own table of slots. */
@@ -104,6 +105,10 @@ struct sonde_heap_reader {
 	/* Fill out->v from the file. 0, or -EOPNOTSUPP with out->why, or -errno. Deterministic: the
 	 * caller keeps the outcome by build-id. */
 	int (*derive)(struct sonde_elf *elf, struct sonde_heap_layout *out);
+	/* Add to a derived layout what no code tells but a scratch process shows; to be confirmed like
+	 * the rest. Optional: without it less can be read. 0 or -errno, and the layout is as it was. */
+	int (*learn)(struct sonde_heap_layout *layout, pid_t pid, const struct sonde_modules *mods,
+		     size_t m, char *why, size_t size);
 	/* Start reading @pid, whose module @m has this layout. *state is the reader's own. 0, or
 	 * -errno with @why filled. */
 	int (*attach)(pid_t pid, const struct sonde_modules *mods, size_t m,
@@ -115,6 +120,9 @@ struct sonde_heap_reader {
 	/* The same figures as the fields of a report, from outside, whatever that costs; used on
 	 * the scratch process. *told: mask of those that this layout can tell. 0 or -errno. */
 	int (*fields)(void *state, uint64_t *out, uint32_t *told);
+	/* Where each thread's own byte counters lie, as distances from its thread pointer:
+	 * allocated, deallocated. Optional. */
+	bool (*places)(void *state, int64_t out[2]);
 	const struct sonde_heap_field *field;
 	size_t n_fields;
 	char inside; /* what the program in the scratch process is told to report: SONDE_INSIDE_* */
@@ -123,6 +131,9 @@ struct sonde_heap_reader {
 extern const struct sonde_heap_reader *const sonde_heap_readers[];
 extern const size_t sonde_heap_reader_count;
 const struct sonde_heap_reader *sonde_heap_reader_find(const char *allocator);
+
+/* Does this allocator keep counters for each thread, whose places a layout tells? */
+bool sonde_heap_counts_threads(const char *allocator);
 
 /* Value of the slot of that name; 0 if there is none. */
 int64_t sonde_heap_slot(const struct sonde_heap_layout *layout, const char *name);
@@ -141,6 +152,8 @@ void sonde_heap_close(struct sonde_heap **heap);
 /* "glibc 2.36", and by what it is trusted. Owned by @heap. */
 const char *sonde_heap_describe(const struct sonde_heap *heap);
 const struct sonde_heap_layout *sonde_heap_layout(const struct sonde_heap *heap);
+/* Where the counters of its threads lie (see the reader's places); false: it keeps none. */
+bool sonde_heap_places(const struct sonde_heap *heap, int64_t out[2]);
 /*
  * Read now. -EAGAIN with @why: not now, as when the target is swapped (reading would fault its
  * pages in); -ESTALE: it has executed another program, open it anew; -ESRCH: gone.

@@ -34,6 +34,17 @@ extern WEAK struct mallinfo2 mallinfo2(void);
 extern WEAK struct mallinfo mallinfo(void);
 extern WEAK int MallocExtension_GetNumericProperty(const char *name, size_t *value);
 extern WEAK void MallocExtension_ReleaseFreeMemory(void);
+/* jemalloc's, as builds name them. */
+typedef int mallctl_fn(const char *name, void *old, size_t *old_len, void *fresh, size_t len);
+typedef void *malloc_fn(size_t size);
+typedef void free_fn(void *p);
+typedef void *mallocx_fn(size_t size, int flags);
+typedef void dallocx_fn(void *p, int flags);
+extern WEAK mallctl_fn mallctl, je_mallctl, rjem_mallctl asm("_rjem_mallctl");
+extern WEAK malloc_fn je_malloc, rjem_malloc asm("_rjem_malloc");
+extern WEAK free_fn je_free, rjem_free asm("_rjem_free");
+extern WEAK mallocx_fn mallocx, je_mallocx, rjem_mallocx asm("_rjem_mallocx");
+extern WEAK dallocx_fn dallocx, je_dallocx, rjem_dallocx asm("_rjem_dallocx");
 
 enum { SYS_READ = 0, SYS_WRITE = 1, SYS_SCHED_YIELD = 24, SYS_PAUSE = 34, SYS_EXIT_GROUP = 231 };
 
@@ -112,17 +123,164 @@ static void tell_tcmalloc(struct sonde_report *r)
 	}
 }
 
+#define THREADS 3
+
+/* Whose heap: the names that programs use, or a build's own where it has no others. */
+static malloc_fn *get;
+static free_fn *give;
+static mallocx_fn *get_in;
+static dallocx_fn *give_in;
+static mallctl_fn *ctl;
+static const uint64_t *counters[2][THREADS + 1]; /* by thread, the main one last */
+
+static void choose_names(void)
+{
+	get = malloc;
+	give = free;
+	ctl = mallctl;
+	get_in = mallocx;
+	give_in = dallocx;
+	if (!ctl && je_mallctl && je_malloc && je_free) {
+		get = je_malloc;
+		give = je_free;
+		ctl = je_mallctl;
+		get_in = je_mallocx;
+		give_in = je_dallocx;
+	} else if (!ctl && rjem_mallctl && rjem_malloc && rjem_free) {
+		get = rjem_malloc;
+		give = rjem_free;
+		ctl = rjem_mallctl;
+		get_in = rjem_mallocx;
+		give_in = rjem_dallocx;
+	}
+}
+
+/* The calling thread tells where its counters are. */
+static void show_counters(size_t thread)
+{
+	static const char *const names[] = {"thread.allocatedp", "thread.deallocatedp"};
+
+	for (int i = 0; ctl && i < 2; i++) {
+		size_t len = sizeof(counters[i][thread]);
+
+		if (ctl(names[i], &counters[i][thread], &len, 0, 0))
+			die("the library does not know one of its own counters");
+	}
+}
+
+static void tell_jemalloc(struct sonde_report *r)
+{
+	uint64_t epoch = 1;
+	size_t len = sizeof(r->v[2]);
+
+	if (!ctl)
+		die("the library has no mallctl");
+	if (!counters[0][THREADS])
+		show_counters(THREADS);
+	r->n = 3;
+	r->known = 7;
+	for (int i = 0; i < 2; i++)
+		for (size_t t = 0; t <= THREADS; t++)
+			r->v[i] += counters[i][t] ? *counters[i][t] : 0;
+	if (ctl("epoch", 0, 0, &epoch, sizeof(epoch)) ||
+	    ctl("stats.allocated", &r->v[2], &len, 0, 0))
+		r->known = 3; /* built without statistics */
+}
+
+/* ---- where the statistics of its arenas lie ---- */
+
+#define IN_ARENA(n) ((int)((n) + 1) << 20 | 1 << 8) /* past the caches of threads */
+
+static unsigned long arena; /* the one of our own */
+static uint64_t told[2];
+
+static uint64_t ask_number(const char *name, size_t len)
+{
+	uint64_t v = 0;
+
+	if (!ctl || !get_in || !give_in || ctl(name, &v, &len, 0, 0))
+		die("the library does not know its arenas");
+	return v;
+}
+
+/* "arenas.bin.7.size" */
+static size_t class_size(const char *kind, unsigned i)
+{
+	char name[48] = "arenas.";
+	size_t n = 7;
+
+	for (; *kind; kind++)
+		name[n++] = *kind;
+	name[n++] = '.';
+	if (i >= 100)
+		name[n++] = (char)('0' + i / 100);
+	if (i >= 10)
+		name[n++] = (char)('0' + i / 10 % 10);
+	name[n++] = (char)('0' + i % 10);
+	for (const char *p = ".size"; *p; p++)
+		name[n++] = *p;
+	name[n] = 0;
+	return ask_number(name, sizeof(size_t));
+}
+
+static void arenas_before(void)
+{
+	told[0] = ask_number("arenas.narenas", 4);
+}
+
+static void arenas_made(void)
+{
+	for (int i = 0; i < 2; i++)
+		told[i] = ask_number("arenas.create", 4);
+	arena = told[0];
+}
+
+/* @keep blocks, and some more that do not stay. */
+static void fill(size_t size, unsigned keep)
+{
+	void *gone[SONDE_ARENAS_GONE];
+
+	for (unsigned i = 0; i < keep; i++)
+		if (!get_in(size, IN_ARENA(arena)))
+			die("malloc returned nothing");
+	for (unsigned i = 0; i < SONDE_ARENAS_GONE; i++)
+		gone[i] = get_in(size, IN_ARENA(arena));
+	for (unsigned i = 0; i < SONDE_ARENAS_GONE; i++)
+		give_in(gone[i], IN_ARENA(arena));
+}
+
+static void arenas_small(void)
+{
+	told[0] = ask_number("arenas.nbins", 4);
+	for (unsigned i = 0; i < told[0]; i++)
+		fill(class_size("bin", i), SONDE_ARENAS_BINS + i);
+}
+
+static void arenas_large(void)
+{
+	told[0] = ask_number("arenas.nlextents", 4);
+	for (unsigned i = 0; i < SONDE_ARENAS_LARGE_TRIED; i++)
+		fill(class_size("lextent", i), SONDE_ARENAS_LARGE + i);
+}
+
+static void tell_arenas(struct sonde_report *r)
+{
+	r->n = 2;
+	r->known = 3;
+	r->v[0] = told[0];
+	r->v[1] = told[1];
+}
+
 /* ---- states ---- */
 
-#define MANY	3000
-#define THREADS 3
+#define MANY 3000
 
 static void *keep[MANY], *big[3], *small[40], *kilo[12];
 static volatile int arrived;
 
 static void *mem(size_t size)
 {
-	char *p = malloc(size);
+	char *p = get(size);
 
 	if (!p)
 		die("malloc returned nothing");
@@ -141,7 +299,7 @@ static void mixed(void)
 	for (int i = 1; i < MANY; i++)
 		keep[i] = mem(24 + (size_t)i * 131 % 5000);
 	for (int i = 0; i < MANY; i += 2) {
-		free(keep[i]);
+		give(keep[i]);
 		keep[i] = 0;
 	}
 }
@@ -158,17 +316,17 @@ static void trimmed(void)
 	for (int i = 0; i < 12; i++)
 		keep[2 * i] = mem(110000);
 	for (int i = 11; i >= 0; i--) {
-		free(keep[2 * i]);
+		give(keep[2 * i]);
 		keep[2 * i] = 0;
 	}
 	for (int i = 0; i < 40; i++)
 		small[i] = mem(24);
 	for (int i = 0; i < 40; i++)
-		free(small[i]);
+		give(small[i]);
 	for (int i = 0; i < 20; i++)
 		small[i] = mem(56);
 	for (int i = 0; i < 20; i++)
-		free(small[i]);
+		give(small[i]);
 }
 
 static void *thread(void *arg)
@@ -176,10 +334,11 @@ static void *thread(void *arg)
 	size_t id = (size_t)arg;
 	void *p[400];
 
+	show_counters(id);
 	for (size_t i = 0; i < 400; i++)
 		p[i] = mem(40 + (i * 37 + id * 211) % 3000);
 	for (size_t i = 0; i < 400; i += 3)
-		free(p[i]);
+		give(p[i]);
 	__atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
 	for (;;)
 		call(SYS_PAUSE, 0, 0, 0);
@@ -205,10 +364,10 @@ static void threaded(void)
 static void coalesced(void)
 {
 	for (int i = 1; i < MANY; i += 2) {
-		free(keep[i]);
+		give(keep[i]);
 		keep[i] = 0;
 	}
-	free(big[1]);
+	give(big[1]);
 	if (MallocExtension_ReleaseFreeMemory)
 		MallocExtension_ReleaseFreeMemory();
 }
@@ -223,7 +382,7 @@ static void cache_drained(void)
 static void cache_filled(void)
 {
 	for (int i = 0; i < 5; i++)
-		free(kilo[i]);
+		give(kilo[i]);
 	step_of_caches = 5 * 1008;
 	step_is_known = 1;
 }
@@ -236,32 +395,37 @@ static void cache_taken(void)
 	step_is_known = 1;
 }
 
-static void (*const states[])(void) = {
+static void (*const general[])(void) = {
 	fresh, mixed, trimmed, threaded, coalesced, cache_drained, cache_filled, cache_taken,
 };
+static void (*const arenas[])(void) = {arenas_before, arenas_made, arenas_small, arenas_large};
 
 /* ---- */
 
-static const struct {
+#define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+static const struct teller {
 	char what;
 	void (*tell)(struct sonde_report *r);
+	void (*const *states)(void);
+	uint32_t n_states;
 } tellers[] = {
-	{SONDE_INSIDE_GLIBC, tell_glibc},
-	{SONDE_INSIDE_TCMALLOC, tell_tcmalloc},
+	{SONDE_INSIDE_GLIBC, tell_glibc, general, LENGTH(general)},
+	{SONDE_INSIDE_TCMALLOC, tell_tcmalloc, general, LENGTH(general)},
+	{SONDE_INSIDE_JEMALLOC, tell_jemalloc, general, LENGTH(general)},
+	{SONDE_INSIDE_ARENAS, tell_arenas, arenas, LENGTH(arenas)},
 };
 
-static void tell(char what, uint32_t state)
+static void tell(const struct teller *t, uint32_t state)
 {
 	struct sonde_report r = {
 		.magic = SONDE_REPORT_MAGIC,
 		.state = state,
-		.states = sizeof(states) / sizeof(states[0]),
+		.states = t->n_states,
 	};
 	char go;
 
-	for (size_t i = 0; i < sizeof(tellers) / sizeof(tellers[0]); i++)
-		if (tellers[i].what == what)
-			tellers[i].tell(&r);
+	t->tell(&r);
 	if (call(SYS_WRITE, 1, (long)&r, sizeof(r)) != sizeof(r) ||
 	    call(SYS_READ, 0, (long)&go, 1) != 1)
 		call(SYS_EXIT_GROUP, 2, 0, 0);
@@ -270,12 +434,17 @@ static void tell(char what, uint32_t state)
 static __attribute__((noreturn, used)) void begin(const long *stack)
 {
 	const char *const *argv = (const char *const *)(stack + 1);
+	const struct teller *t = 0;
 
-	for (uint32_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+	choose_names();
+	for (size_t i = 0; i < LENGTH(tellers); i++)
+		if (stack[0] > 1 && tellers[i].what == argv[1][0])
+			t = &tellers[i];
+	for (uint32_t i = 0; t && i < t->n_states; i++) {
 		step_is_known = 0;
 		step_of_caches = 0;
-		states[i]();
-		tell(stack[0] > 1 ? argv[1][0] : 0, i);
+		t->states[i]();
+		tell(t, i);
 	}
 	call(SYS_EXIT_GROUP, 0, 0, 0);
 	__builtin_unreachable();

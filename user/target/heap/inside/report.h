@@ -15,6 +15,17 @@
 #define SONDE_INSIDE_GLIBC    'g'
 #define SONDE_INSIDE_TCMALLOC 't'
 #define SONDE_INSIDE_JEMALLOC 'j'
+#define SONDE_INSIDE_ARENAS   'J' /* jemalloc: states that show where its arenas' statistics lie */
+
+/*
+ * SONDE_INSIDE_ARENAS. States and what they tell: 0: how many arenas there are; 1: two more, their numbers
+ * N and N + 1; 2: in arena N each small class J (of v[0]) has had BINS + J + GONE blocks, of which GONE were
+ * given back; 3: the same of the first LARGE_TRIED large classes L (of v[0]), with LARGE + L.
+ */
+#define SONDE_ARENAS_BINS	 60
+#define SONDE_ARENAS_LARGE	 40
+#define SONDE_ARENAS_LARGE_TRIED 8
+#define SONDE_ARENAS_GONE	 17
 
 struct sonde_report {
 	uint32_t magic;
