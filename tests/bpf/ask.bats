@@ -176,16 +176,16 @@ ends_function() {
 }
 
 @test "asked at every turn: short windows, within the budget, and the share still right" {
-	observe "$B/harness/askwork" mallinfo2 150000 5000 4000
+	observe "$B/harness/askwork" mallinfo2 300000 500 1500
 	jq -e '.notes[] | select(.lens == "ask") | .what | contains("short windows")' "$T/json"
 	calls=$(metric ask.calls mallinfo2)
-	holds "$calls > 100 && $calls < 140000"
+	holds "$calls > 100 && $calls < 290000"
 	holds "$(metric ask.observed_ratio "") < 0.9"
 	# Always on they would cost at least 1 us a call.
-	holds "$(metric cost.probe_time "") < 150000 * 1000 * 0.8"
+	holds "$(metric cost.probe_time "") < 300000 * 1000 * 0.8"
 	called_from=$(calls_from mallinfo2 mallinfo2_report)
 	holds "$called_from >= 0.74 * $calls && $called_from <= 0.76 * $calls"
-	share_is_right 0.7
+	share_is_right 0.6
 }
 
 @test "sonde is stopped: the guard takes the probes, and sonde goes on when it may" {
