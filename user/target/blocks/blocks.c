@@ -12,6 +12,7 @@
 #define MAX_KEYS   64	/* entries of the first level that are tried */
 #define MAX_PAGES  2048 /* of one mapping that are looked up */
 #define MIN_AGREE  2	/* a process that has just begun has two kinds of blocks */
+#define ENOUGH	   256	/* pages that were asked */
 #define MIN_SHARE  10	/* that many agree for each that does not: the heap is moving */
 #define WORD	   sizeof(uint64_t)
 #define USER_LIMIT (1ull << 47)
@@ -26,11 +27,21 @@ int sonde_blocks_read(const struct sonde_blocks *b, uint64_t at, void *to, size_
 	return (size_t)n == len ? 0 : -EFAULT;
 }
 
+/* Ranges are in the order of their addresses, as maps are. */
 static bool contains(const struct sonde_range_list *l, uint64_t at)
 {
-	for (size_t i = 0; i < l->n; i++)
-		if (at >= l->r[i].start && at < l->r[i].end)
+	size_t low = 0, high = l->n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (at >= l->r[mid].end)
+			low = mid + 1;
+		else if (at < l->r[mid].start)
+			high = mid;
+		else
 			return true;
+	}
 	return false;
 }
 
@@ -171,7 +182,7 @@ static void ask_range(struct search *s, uint64_t leaf, uint64_t key, const struc
 	leaf += ((first >> s->d->page_shift) & ((1ull << s->d->leaf_bits) - 1)) * WORD;
 	if (sonde_blocks_read(s->b, leaf, s->leaf, n * WORD))
 		return;
-	for (uint64_t i = 0; i < n && *agree < 256 && *differ < 256; i++) {
+	for (uint64_t i = 0; i < n && *agree < ENOUGH && *differ < ENOUGH; i++) {
 		enum sonde_agreement a =
 			s->leaf[i] ? s->check(s->b, s->d, s->leaf[i], first + i * page_bytes)
 				   : SONDE_SAYS_NOTHING;
@@ -186,7 +197,7 @@ static void try_root(struct search *s, uint64_t root, uint64_t key, uint64_t lea
 {
 	unsigned agree = 0, differ = 0;
 
-	for (size_t i = 0; i < s->b->heap.n; i++)
+	for (size_t i = 0; i < s->b->heap.n && agree < ENOUGH && differ < ENOUGH; i++)
 		ask_range(s, leaf, key, &s->b->heap.r[i], &agree, &differ);
 	if (agree < MIN_AGREE || differ * MIN_SHARE > agree)
 		return;

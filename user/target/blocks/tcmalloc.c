@@ -99,10 +99,12 @@ static enum sonde_agreement check(const struct sonde_blocks *b, const struct son
 	uint64_t number = page >> d->page_shift;
 	uint8_t class;
 
-	if (word % 8 || !sonde_blocks_in_heap(b, word) ||
-	    sonde_blocks_read(b, word, &s, sizeof(s)) || s.length >> 35 || number < s.start ||
-	    number - s.start >= s.length)
+	if (word % 8 || !sonde_blocks_in_heap(b, word) || sonde_blocks_read(b, word, &s, sizeof(s)))
 		return SONDE_DISAGREES;
+	/* Within a free span the words stay that earlier spans have left, whatever became of those.
+	 */
+	if (s.length >> 35 || number < s.start || number - s.start >= s.length)
+		return SONDE_SAYS_NOTHING;
 	class = (uint8_t)(s.flags >> 8 * (CLASS_AT - offsetof(struct span, flags)));
 	if (class >= d->n_classes || d->class_bytes[class] > s.length << d->page_shift)
 		return SONDE_DISAGREES;
