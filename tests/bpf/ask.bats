@@ -199,7 +199,10 @@ ends_function() {
 	echo >&9
 	until [ "$("$B/harness/textdiff" "$work_pid" | tail -1)" -gt 0 ]; do kill -0 "$work_pid"; done
 	kill -STOP "$sonde_pid"
-	until [ "$("$B/harness/textdiff" "$work_pid" | tail -1)" -eq 0 ]; do kill -0 "$work_pid"; sleep 0.1; done
+	until [ "$("$B/harness/textdiff" "$work_pid" | tail -1)" -eq 0 ]; do
+		kill -0 "$work_pid"
+		sleep 0.1
+	done
 	lines=$(wc -l <"$T/out")
 	kill -CONT "$sonde_pid"
 	until [ "$(wc -l <"$T/out")" -ge $((lines + 3)) ]; do kill -0 "$sonde_pid"; sleep 0.1; done

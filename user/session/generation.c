@@ -343,8 +343,8 @@ int session_rest_lost(struct session *s, uint32_t *lost)
 		s->resting[l] = true;
 		err = err ? err
 			  : session_note(s, SONDE_NOTE_INFO, "",
-					 "%s: its probes were removed by their guard while sonde was "
-					 "stopped or starved for 2 s; they are put back",
+					 "%s: its probes were removed by their guard while sonde "
+					 "was stopped or starved for 2 s; they are put back",
 					 s->ctx[l].lens->name);
 	}
 	return err;
