@@ -19,17 +19,19 @@ CLANG    ?= clang
 BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 WARN     := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Werror
 CPPFLAGS := -D_GNU_SOURCE -DSONDE_VERSION='"$(VERSION)"' -DSONDE_DATADIR='"$(PREFIX)/share/sonde"' \
-            -Iinclude -Iuser -I$(B)/skel
+            -Iinclude -Iuser -I$(B)/skel -I$(B)/gen
 CFLAGS   ?= -O2 -g
 CFLAGS_   = -std=gnu11 $(WARN) $(CFLAGS) $(SAN)
-LIBS     := -lbpf -ldw -lelf -lZydis -lsqlite3 -ljansson -lgsl -lgslcblas -lm -lpthread
+LIBS     := -lbpf -ldw -lelf -lZydis -lsqlite3 -ljansson -lprotobuf-c -lgsl -lgslcblas -lstdc++ -lm -lpthread
 BPFFLAGS := -g -O2 -target bpf -D__TARGET_ARCH_x86 -Wall -Werror -Wno-unused-function \
             -Ivmlinux/$(ARCH) -Iinclude -Ibpf
 
 bpf_src  := $(wildcard bpf/*.bpf.c)
 skels    := $(bpf_src:bpf/%.bpf.c=$(B)/skel/%.skel.h)
 user_src := $(filter-out user/main.c,$(wildcard user/*/*.c user/*/*/*.c))
-user_obj := $(user_src:%.c=$(B)/obj/%.o)
+protos   := $(wildcard user/*/*.proto)
+proto_c  := $(protos:user/%.proto=$(B)/gen/%.pb-c.c)
+user_obj := $(user_src:%.c=$(B)/obj/%.o) $(proto_c:$(B)/gen/%.c=$(B)/obj/gen/%.o)
 unit_src := $(wildcard tests/unit/*.c tests/unit/*/*.c)
 unit_bin := $(unit_src:tests/unit/%.c=$(B)/unit/%)
 fuzz_src := $(wildcard tests/fuzz/*.c)
@@ -54,10 +56,20 @@ $(B)/libsonde.a: $(user_obj)
 	$(call msg,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(B)/obj/%.o: %.c | $(skels)
+$(B)/obj/%.o: %.c | $(skels) $(proto_c)
 	$(call msg,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -MMD -MP -c -o $@ $<
+
+$(B)/gen/%.pb-c.c: user/%.proto
+	$(call msg,PROTO,$<)
+	$(Q)mkdir -p $(B)/gen
+	$(Q)protoc-c --proto_path=user --c_out=$(B)/gen $<
+
+$(B)/obj/gen/%.o: $(B)/gen/%.c
+	$(call msg,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -c -o $@ $<
 
 $(B)/bpf/%.bpf.o: bpf/%.bpf.c
 	$(call msg,BPF,$<)
@@ -68,6 +80,20 @@ $(B)/bpf/%.bpf.o: bpf/%.bpf.c
 $(B)/skel/%.skel.h: $(B)/bpf/%.bpf.o
 	$(Q)mkdir -p $(@D)
 	$(Q)$(BPFTOOL) gen skeleton $< name $(subst -,_,$*)_bpf >$@
+
+# The program that runs inside a scratch process: bound at run time to the libraries of the target, so linked
+# against none, and carried within sonde.
+INSIDE := $(B)/inside.so
+
+$(INSIDE): user/target/heap/inside/main.c user/target/heap/inside/report.h
+	$(call msg,INSIDE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) -O1 -fPIC -fno-builtin -fno-stack-protector -fcf-protection=none \
+		-fno-asynchronous-unwind-tables -shared -nostdlib -Wl,-e,sonde_inside_start \
+		-Wl,--build-id=none -Wl,-z,noexecstack -Wl,--hash-style=both -s -o $@ $<
+
+$(B)/obj/user/target/heap/scratch.o: $(INSIDE)
+$(B)/obj/user/target/heap/scratch.o: CPPFLAGS += -DSONDE_INSIDE='"$(INSIDE)"'
 
 # Programs of the tests and benchmarks: each source is a program of its own.
 $(B)/bpf/bench/%.bpf.o: tests/bench/%.bpf.c
@@ -106,6 +132,11 @@ $(B)/harness/%: tests/harness/%.cpp
 	$(call msg,TOOLXX,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CXX) -D_GNU_SOURCE -Iinclude -std=c++17 -Wall -Wextra -O2 -g -faligned-new -fsized-deallocation -o $@ $< $(LDLIBS_) -lpthread
+
+$(B)/bench/%: tests/bench/%.cpp
+	$(call msg,TOOLXX,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CXX) -D_GNU_SOURCE -Iinclude -std=c++17 -Wall -Wextra -O2 -g -MMD -MP -MF $@.d -o $@ $< $(LDLIBS_) -lpthread
 
 tools: $(tool_bin) $(toolxx)
 units: $(unit_bin)
@@ -146,6 +177,7 @@ install: all
 	install -D -m 644 docs/sonde.1 $(DESTDIR)$(PREFIX)/share/man/man1/sonde.1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(B)/sonde help --bash-completion >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sonde
+	install -D -m 644 include/sonde/consumption.h $(DESTDIR)$(PREFIX)/include/sonde/consumption.h
 	install -d $(DESTDIR)$(PREFIX)/share/sonde/recipes $(DESTDIR)$(PREFIX)/share/doc/sonde
 	install -m 644 $(wildcard recipes/*.recipe) $(DESTDIR)$(PREFIX)/share/sonde/recipes/
 	install -m 644 README.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/sonde/
@@ -154,7 +186,7 @@ clean:
 	rm -rf $(B)
 
 # The schema is built into its object by .incbin, which no -MMD sees.
-$(B)/obj/user/record/schema.o: user/record/schema.sql
+$(B)/obj/user/record/schema.o: user/record/schema.sql user/record/schema_stacks.sql
 
 -include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/bpf/*/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d \
          $(B)/bench/*.d)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Every call of the allocator's functions, counted once and under the name that the program called;
- * bytes asked for; and, where a chunk carries its size in a header (glibc), bytes handed out and
+ * bytes asked for; and, where a block's size can be learned (block.bpf.h), bytes handed out and
  * given back. A program pays for each instruction here on every malloc: one look-up for the
  * counters, one for the size histogram, one for the thread's state, nothing else.
  *
@@ -10,13 +10,20 @@
  * the inner hit is recognised by the thread's mark and the stack pointer, and adds no call and no
  * bytes.
  */
+#include "lib/block.bpf.h"
 #include "lib/span.bpf.h"
-#include "sonde/alloc.h"
+#include "lib/threads.bpf.h"
+
+/* Built twice: alloc_sites.bpf.c is this file with every call charged to its call stack as well. */
+#ifdef SONDE_ALLOC_SITES
+#include "lib/sites.bpf.h"
+#define SITES(...) __VA_ARGS__
+#else
+#define SITES(...)
+#endif
 
 extern __u64 *bpf_session_cookie(void) __ksym __weak;
 extern bool bpf_session_is_return(void) __ksym __weak;
-
-#define CHUNK_MAPPED 2
 
 /* How far below a marked function's return address an inner call's may be. Bounds what a mark can
  * do that was never cleared (operator new that threw): wrappers have frames of under 200 bytes. */
@@ -59,11 +66,12 @@ struct {
 
 const volatile struct sonde_alloc_geometry geometry SEC(".rodata.alloc") = {.targets = 1};
 
-/* Set when every link is there: a chunk must not be seen handed out but not given back, or reverse. */
+/* Set when every link is there: a chunk must not be seen handed out but not given back, or reverse.
+ */
 volatile __u32 started;
 
 /*
- * A note from entry to return, one word: bytes of the chunk that realloc was given, or the address
+ * A note from entry to return, one word: bytes of the block that realloc was given, or the address
  * where posix_memalign will put its result (both below 2^47), and what the return must know.
  */
 #define NOTE_VALUE ((1ull << 48) - 1)
@@ -139,9 +147,6 @@ static __always_inline bool below(__u64 outer, __u64 sp)
 
 /* What a call asks for that will fail since its product overflows. */
 #define NO_SIZE (~0ull)
-/* More than an address space holds (2^47 bytes): such a call fails; it is counted, its bytes are
- * not, since a few of them would wrap the sum. */
-#define ABSURD(size) ((size) >> 47)
 
 /* a * b, or NO_SIZE. */
 static __always_inline __u64 product(__u64 a, __u64 b)
@@ -192,8 +197,9 @@ static __always_inline void count_inner(__u32 target, __u32 op)
 		add(&row->inner, 1);
 }
 
-static __always_inline void count_call(__u32 target, __u32 op, __u64 size)
+static __always_inline void count_call(struct pt_regs *ctx, __u64 cookie, __u32 op, __u64 size)
 {
+	__u32 target = SONDE_ALLOC_COOKIE_TARGET(cookie);
 	struct sonde_alloc_row *row = row_of(target, op);
 	struct task_span *query = span_current();
 	__u64 *bucket;
@@ -202,7 +208,10 @@ static __always_inline void count_call(__u32 target, __u32 op, __u64 size)
 	if (!row)
 		return;
 	add(&row->calls, 1);
-	if (gives_back(op) || ABSURD(size))
+	if (gives_back(op))
+		return;
+	SITES(site_asked(ctx, frame(ctx, cookie), target, ABSURD(size) ? 0 : size));
+	if (ABSURD(size))
 		return;
 	add(&row->bytes, size);
 	i = sonde_alloc_bucket_index(lane(), geometry.targets, target, sonde_hist_index(size));
@@ -213,29 +222,6 @@ static __always_inline void count_call(__u32 target, __u32 op, __u64 size)
 		query->alloc_bytes += size; /* its own thread's: no other writer */
 		query->alloc_calls++;
 	}
-}
-
-/*
- * Bytes of the chunk behind a pointer of glibc's: the size is in the word before it, its lowest
- * three bits are flags. A chunk that is a mapping of its own begins as many bytes earlier as the
- * word before that says. This is what mallinfo2 adds up in uordblks and hblkhd.
- */
-static __always_inline __u64 chunk_bytes(__u64 ptr)
-{
-	__u64 size, before;
-
-	if (!ptr)
-		return 0;
-	if (bpf_probe_read_user(&size, sizeof(size), (void *)(ptr - 8)))
-		goto fault;
-	if (!(size & CHUNK_MAPPED))
-		return size & ~7ull;
-	if (bpf_probe_read_user(&before, sizeof(before), (void *)(ptr - 16)))
-		goto fault;
-	return (size & ~7ull) + before;
-fault:
-	count_drop(SONDE_LENS_ALLOC, SONDE_DROP_COPY_FAULT);
-	return 0;
 }
 
 /* Was this call of the allocator made by the operator new that the thread is in? Then it is done.
@@ -283,11 +269,13 @@ static __always_inline __u64 begin(struct pt_regs *ctx, __u64 cookie, bool pair)
 	if (note & NOTE_WRAPPED)
 		count_inner(target, op);
 	else
-		count_call(target, op, size);
-	if (takes_old(op))
-		note |= chunk_bytes(PT_REGS_PARM1(ctx)) | (size ? 0 : NOTE_FREES);
-	else if (op == SONDE_ALLOC_POSIX_MEMALIGN)
+		count_call(ctx, cookie, op, size);
+	if (takes_old(op)) {
+		SITES(site_lent(target, PT_REGS_PARM1(ctx)));
+		note |= block_bytes(cookie, PT_REGS_PARM1(ctx)) | (size ? 0 : NOTE_FREES);
+	} else if (op == SONDE_ALLOC_POSIX_MEMALIGN) {
 		note |= PT_REGS_PARM1(ctx) & NOTE_VALUE;
+	}
 	/* Nothing runs inside malloc: with a session it needs no mark. */
 	if (op == SONDE_ALLOC_MALLOC && !pair)
 		return note;
@@ -340,12 +328,18 @@ static __always_inline void finish(struct pt_regs *ctx, __u64 cookie, __u64 note
 
 	if (!row)
 		return;
-	if (ptr)
-		add(&row->chunk_in, chunk_bytes(ptr));
+	if (cookie & SONDE_ALLOC_COOKIE_SIZE) {
+		add(&row->chunk_in, ptr);
+	} else if (ptr) {
+		add(&row->chunk_in, block_bytes(cookie, ptr));
+		SITES(site_got(target, ptr));
+	}
 	if (takes_old(op) && (ptr || note & NOTE_FREES))
 		add(&row->chunk_out, note & NOTE_VALUE);
-	if (!ptr && !(note & NOTE_FREES))
+	if (!ptr && !(note & NOTE_FREES)) {
+		SITES(site_failed());
 		count_failure(ctx, row, target, note);
+	}
 }
 
 /* Entry and return in one, where the kernel has it: the note travels in the session's own word. */
@@ -418,8 +412,10 @@ int alloc_free(struct pt_regs *ctx)
 		return 0; /* realloc to size 0 accounts for the chunk itself */
 	}
 	add(t && from_delete(t, sp, ptr) ? &row->inner : &row->calls, 1);
-	if (ptr)
-		add(&row->chunk_out, chunk_bytes(ptr));
+	if (ptr) {
+		add(&row->chunk_out, block_bytes(cookie, ptr));
+		SITES(site_freed(SONDE_ALLOC_COOKIE_TARGET(cookie), ptr));
+	}
 	return 0;
 }
 
@@ -444,7 +440,7 @@ int alloc_wrapper(struct pt_regs *ctx)
 		count_inner(target, op);
 		return 0;
 	}
-	count_call(target, op, value);
+	count_call(ctx, cookie, op, value);
 	if (t) {
 		t->wrap_sp = sp;
 		t->wrap_value = value;
@@ -454,7 +450,73 @@ int alloc_wrapper(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Plain counting, for allocators whose sites never run inside each other and have no header. */
+/* Does the hit belong to a function of the set that the thread is in? */
+static __always_inline bool is_inner(__u64 sp)
+{
+	struct alloc_thread *t = thread_find();
+
+	return t && t->sp && below(t->sp, sp);
+}
+
+/*
+ * Memory handed out by an allocator that rounds by size classes: what the request gets is known at
+ * its entry. So operator new, which may throw, needs no return, and neither does malloc where its
+ * entry is a dear place to probe. That such a call failed is seen only where it could not succeed.
+ */
+SEC("?uprobe")
+int alloc_take(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx), size, align, bytes;
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie), target = SONDE_ALLOC_COOKIE_TARGET(cookie);
+	struct sonde_alloc_row *row;
+
+	if (!ours())
+		return 0;
+	if (is_inner(frame(ctx, cookie))) {
+		count_inner(target, op);
+		return 0;
+	}
+	size = requested(ctx, op);
+	count_call(ctx, cookie, op, size);
+	align = cookie & SONDE_ALLOC_COOKIE_ALIGNED ? PT_REGS_PARM2(ctx) : 0;
+	bytes = block_request(cookie, size, align);
+	row = row_of(target, op);
+	if (row)
+		add(bytes ? &row->chunk_in : &row->failed, bytes ?: 1);
+	return 0;
+}
+
+/* Memory given back to such an allocator: a sized delete says what it gives, by the same rounding.
+ */
+SEC("?uprobe")
+int alloc_give(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx), ptr = PT_REGS_PARM1(ctx);
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie), target = SONDE_ALLOC_COOKIE_TARGET(cookie);
+	struct sonde_alloc_row *row;
+
+	if (!ours())
+		return 0;
+	row = row_of(target, op);
+	if (!row)
+		return 0;
+	if (is_inner(frame(ctx, cookie))) {
+		add(&row->inner, 1);
+		return 0;
+	}
+	add(&row->calls, 1);
+	if (!ptr)
+		return 0;
+	SITES(site_freed(target, ptr));
+	if (op == SONDE_ALLOC_DELETE_SIZED && !(cookie & SONDE_ALLOC_COOKIE_ALIGNED))
+		add(&row->chunk_out, block_request(cookie, PT_REGS_PARM2(ctx), 0));
+	else
+		add(&row->chunk_out, block_bytes(cookie, ptr));
+	return 0;
+}
+
+/* Plain counting, for allocators whose sites never run inside each other and whose tables are not
+ * known. */
 SEC("?uprobe")
 int alloc_count(struct pt_regs *ctx)
 {
@@ -462,6 +524,6 @@ int alloc_count(struct pt_regs *ctx)
 	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie);
 
 	if (ours())
-		count_call(SONDE_ALLOC_COOKIE_TARGET(cookie), op, requested(ctx, op));
+		count_call(ctx, cookie, op, requested(ctx, op));
 	return 0;
 }

@@ -458,7 +458,10 @@ int BPF_PROG(stall_exit, struct task_struct *task)
 
 	if (!t)
 		return 0;
-	if (t->off_ns)
+	/* It runs, so if it seems to be off its CPU, then its arrival was not told. */
+	if (t->off_ns && t->wake_ns && t->switches == switches_of(task) && has_books(task))
+		stall_end(task, t, t->wake_ns + delay_of(task) - t->delay, 0);
+	else if (t->off_ns)
 		count_drop(SONDE_LENS_STALL, SONDE_DROP_NO_END);
 	bpf_map_delete_elem(&stall_threads, &tid);
 	return 0;

@@ -41,16 +41,16 @@ static __always_inline void query_count(enum sonde_query_counter which)
 		__sync_fetch_and_add(&n->v[which], 1);
 }
 
-static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 row, __u64 ns)
+static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 row, __u64 v)
 {
 	struct sonde_query_hist *h = bpf_map_lookup_elem(&query_hists, &row);
-	__u64 i = sonde_hist_index(ns);
+	__u64 i = sonde_hist_index(v);
 
 	/* One 64-bit register is checked and used: 6.1 does not tie a shifted copy to its origin. */
 	__asm__ volatile("" : "+r"(i));
 	if (!h || i >= SONDE_HIST_BUCKETS || row >= SONDE_QUERY_ROW__MAX)
 		return;
-	__sync_fetch_and_add(&counts->sum[row], ns);
+	__sync_fetch_and_add(&counts->sum[row], v);
 	__sync_fetch_and_add(&h->buckets[i], 1);
 }
 
@@ -85,8 +85,14 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 		s->alloc_bytes = s->alloc_calls = s->faults = s->fault_ns = 0;
 		s->handler_ns = s->found = 0;
 		s->handler_wall_ms = s->handler_hits = 0;
+		s->heap_allocated = s->heap_freed = 0;
 		return;
 	}
+	span_slice_end(t);
+	s->heap_allocated = t->heap.allocated;
+	s->heap_freed = t->heap.freed;
+	if (t->heap_known)
+		s->flags |= SONDE_SPAN_F_HEAP;
 	s->alloc_bytes = t->alloc_bytes;
 	s->alloc_calls = t->alloc_calls;
 	s->faults = t->faults;
@@ -122,6 +128,11 @@ static __always_inline void conn_count(struct sonde_conn *c, struct sonde_query_
 	__sync_fetch_and_add(&n->v[SONDE_QUERY_BYTES_OUT], s->bytes_out);
 	__sync_fetch_and_add(&n->v[SONDE_QUERY_RUNS], c->runs);
 	c->runs = 0;
+	if (s->flags & SONDE_SPAN_F_HEAP) {
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_HEAP_SPANS], 1);
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_HEAP_ALLOCATED], s->heap_allocated);
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_HEAP_FREED], s->heap_freed);
+	}
 	if (conn_is_sql(s))
 		__sync_fetch_and_add(&n->v[SONDE_QUERY_TEXT_SPANS], 1);
 	if (s->status == SONDE_SPAN_ERROR)
@@ -144,6 +155,8 @@ static __always_inline void conn_measure(const struct sonde_ev_span *s,
 		query_hist(n, SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
 	if (s->first_ns >= s->start_ns)
 		query_hist(n, SONDE_QUERY_ROW_SERVICE, s->first_ns - s->start_ns);
+	if (s->flags & SONDE_SPAN_F_HEAP)
+		query_hist(n, SONDE_QUERY_ROW_ALLOCATED, s->heap_allocated);
 }
 
 static __always_inline void conn_env_emit(struct sonde_conn *c)
@@ -203,6 +216,8 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	t->begin_ns = s->request_end_ns;
 	t->conn = s->conn;
 	t->seq = s->seq;
+	span_heap_reset(t);
+	span_slice_begin(t);
 }
 
 /* ---- the other end ---- */

@@ -36,7 +36,7 @@ struct sonde_alloc_row {
 	sonde_u64 calls;
 	sonde_u64 bytes;     /* asked for                                                        */
 	sonde_u64 failed;    /* returned no memory                                               */
-	sonde_u64 chunk_in;  /* bytes of the chunks handed out, headers and rounding included     */
+	sonde_u64 chunk_in;  /* bytes of the blocks handed out, rounding (glibc: and header) included */
 	sonde_u64 chunk_out; /* likewise, given back                                             */
 	sonde_u64 inner;     /* hits that counted nothing: an outer function had the call        */
 	sonde_u64 pad[2];
@@ -60,17 +60,52 @@ sonde_alloc_bucket_index(sonde_u32 lane, sonde_u32 targets, sonde_u32 target, so
 	return (lane * targets + target) * SONDE_HIST_BUCKETS + bucket;
 }
 
+/* How the size of a block is learned from its address. */
+enum sonde_block_rule {
+	SONDE_BLOCK_UNKNOWN = 0,
+	SONDE_BLOCK_HEADER = 1,	 /* glibc: the word before the block                              */
+	SONDE_BLOCK_RTREE = 2,	 /* jemalloc 5: a radix tree from page to size class              */
+	SONDE_BLOCK_PAGEMAP = 3, /* gperftools: a two-level table from page to span               */
+};
+
+#define SONDE_BLOCK_CLASSES 256
+/* gperftools' index of sizes: by 8 bytes up to 1 KiB, by 128 bytes from there to 256 KiB. */
+#define SONDE_BLOCK_SIZES   2176
+
 /*
- * Cookie of a site: the operation, a flag, how far the stack pointer is below the return address, and
- * the target's number (a link is bound to one process, so its cookie can say which).
+ * Where one allocator of one process keeps the sizes of its blocks. Both tables are found by the
+ * block's page: root[page >> leaf_bits] is the address of a leaf, leaf[page & mask] a word: jemalloc's
+ * has the size class in its upper 16 bits, gperftools' is the address of a span.
+ */
+struct sonde_alloc_domain {
+	sonde_u64 root; /* address of the first level's array, in the process; 0: not known      */
+	sonde_u32 page_shift;
+	sonde_u32 leaf_bits;
+	sonde_u32 n_classes;
+	sonde_u32 class_offset; /* gperftools: where in a span its size class is, one byte         */
+	sonde_u64 max_small;	/* gperftools: larger requests are whole pages                     */
+	sonde_u64 class_bytes[SONDE_BLOCK_CLASSES]; /* usable bytes of a block of that class       */
+	sonde_u32 size_bytes[SONDE_BLOCK_SIZES]; /* gperftools: usable bytes by index of size      */
+};
+
+/*
+ * Cookie of a site: the operation, flags, how far the stack pointer is below the return address, the
+ * target's number (a link is bound to one process, so its cookie can say which), and which of the
+ * allocators' tables its blocks are found in.
  */
 #define SONDE_ALLOC_COOKIE_OP(c)     ((sonde_u32)(c)&0xff)
+#define SONDE_ALLOC_COOKIE_RULE(c)   ((sonde_u32)((c) >> 10) & 3)
 #define SONDE_ALLOC_COOKIE_SP(c)     ((sonde_u32)((c) >> 16) & 0xffff)
-#define SONDE_ALLOC_COOKIE_TARGET(c) ((sonde_u32)((c) >> 32))
-/* operator new whose second argument is an alignment */
+#define SONDE_ALLOC_COOKIE_TARGET(c) ((sonde_u32)((c) >> 32) & 0xffff)
+#define SONDE_ALLOC_COOKIE_DOMAIN(c) ((sonde_u32)((c) >> 48))
+/* The second argument is an alignment (operator new, delete), or the third one may hold one's power
+ * of two in its low bits (sdallocx). */
 #define SONDE_ALLOC_COOKIE_ALIGNED   (1u << 8)
-#define SONDE_ALLOC_COOKIE(op, aligned, sp_delta, target)                                          \
-	((sonde_u64)(op) | ((aligned) ? SONDE_ALLOC_COOKIE_ALIGNED : 0) |                          \
-	 (sonde_u64)((sp_delta)&0xffff) << 16 | (sonde_u64)(target) << 32)
+#define SONDE_ALLOC_COOKIE_SIZE	     (1u << 9) /* returns the block's new size, no pointer        */
+#define SONDE_ALLOC_COOKIE_BLOCK(rule, domain)                                                     \
+	((sonde_u64)(rule) << 10 | (sonde_u64)(domain) << 48)
+#define SONDE_ALLOC_COOKIE(op, flags, sp_delta, target)                                            \
+	((sonde_u64)(op) | (sonde_u64)(flags) | (sonde_u64)((sp_delta)&0xffff) << 16 |             \
+	 (sonde_u64)(target) << 32)
 
 #endif

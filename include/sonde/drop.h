@@ -36,7 +36,8 @@ enum sonde_drop {
 	X(3, ALLOC, "alloc")                                                                       \
 	X(4, FAULT, "fault")                                                                       \
 	X(5, THP, "thp")                                                                           \
-	X(6, STALL, "stall")
+	X(6, STALL, "stall")                                                                       \
+	X(7, ASK, "ask")
 
 enum sonde_lens_id {
 #define SONDE_LENS_ENUM(id, sym, name) SONDE_LENS_##sym = (id),

@@ -75,6 +75,7 @@ enum sonde_span_flag {
 	SONDE_SPAN_F_NO_TEXT = 1 << 7,	  /* request bytes could not be read                       */
 	SONDE_SPAN_F_HOPPED = 1 << 8,	  /* answered by another thread than read it: what its thread
 					   * did (allocation, faults, handler) is not known        */
+	SONDE_SPAN_F_HEAP = 1 << 9,	  /* heap fields below are filled                          */
 };
 
 /*
@@ -97,6 +98,8 @@ struct sonde_ev_span {
 	sonde_u64 alloc_calls;
 	sonde_u64 faults;
 	sonde_u64 fault_ns;
+	sonde_u64 heap_allocated; /* what the allocator counted for the query's thread while it ran */
+	sonde_u64 heap_freed;
 	sonde_u64 handler_ns; /* the handler's entry, or 0                                           */
 	sonde_u64 found;      /* handler: total rows found                                           */
 	sonde_u32 handler_wall_ms;

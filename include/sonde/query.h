@@ -33,6 +33,7 @@ enum sonde_query_class {
 enum sonde_query_row {
 	SONDE_QUERY_ROW_WAIT = SONDE_QUERY_CLASS__MAX,
 	SONDE_QUERY_ROW_SERVICE,
+	SONDE_QUERY_ROW_ALLOCATED, /* bytes */
 	SONDE_QUERY_ROW__MAX
 };
 
@@ -54,6 +55,9 @@ enum sonde_query_counter {
 	SONDE_QUERY_BYTES_OUT,
 	SONDE_QUERY_SLOW_SKIPPED, /* spans not sent to the ring: faster than asked for */
 	SONDE_QUERY_RUNS,	/* reads, writes and arrivals on the target's connections         */
+	SONDE_QUERY_HEAP_SPANS, /* queries that ended whose bytes the allocator's counters tell */
+	SONDE_QUERY_HEAP_ALLOCATED,
+	SONDE_QUERY_HEAP_FREED,
 	SONDE_QUERY_UNFINISHED, /* still being answered at the end; in none of the above         */
 	SONDE_QUERY_COUNTER__MAX
 };
@@ -61,7 +65,7 @@ enum sonde_query_counter {
 /* A CPU's counters. The sums make means exact; here they are on lines that the CPU has anyway. */
 struct sonde_query_counts {
 	sonde_u64 v[SONDE_QUERY_COUNTER__MAX];
-	sonde_u64 sum[SONDE_QUERY_ROW__MAX]; /* ns, of the values in each histogram row */
+	sonde_u64 sum[SONDE_QUERY_ROW__MAX]; /* of the values in each histogram row: ns, or bytes */
 };
 
 /* Where a handler's figures are; arg < 0: not known. See struct sonde_handler_field. */

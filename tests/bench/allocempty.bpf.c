@@ -37,6 +37,18 @@ int alloc_wrapper(struct pt_regs *ctx)
 }
 
 SEC("?uprobe")
+int alloc_take(struct pt_regs *ctx)
+{
+	return 0;
+}
+
+SEC("?uprobe")
+int alloc_give(struct pt_regs *ctx)
+{
+	return 0;
+}
+
+SEC("?uprobe")
 int alloc_count(struct pt_regs *ctx)
 {
 	return 0;

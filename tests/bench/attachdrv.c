@@ -383,30 +383,60 @@ static int scenario_features(const char *unused)
 	return 0;
 }
 
+static bool is_uprobe(enum sonde_link_kind k)
+{
+	return k == SONDE_LINK_UPROBE_MULTI || k == SONDE_LINK_UPROBE_SESSION ||
+	       k == SONDE_LINK_UPROBE_PERF;
+}
+
 /* A trap of a uprobe is never cheaper than a system call; a tracepoint can be lost in the noise. */
+static bool cost_fits(const struct sonde_calibration *c, enum sonde_link_kind k)
+{
+	double stepped = c->hit_ns[k][SONDE_INSN_STEPPED];
+	double emulated = c->hit_ns[k][SONDE_INSN_EMULATED];
+
+	return emulated >= (is_uprobe(k) ? 50 : 1) && emulated < 1e6 &&
+	       (!is_uprobe(k) || (stepped >= 0.8 * emulated && stepped < 1e6));
+}
+
 static void check_cost(const struct sonde_calibration *c, enum sonde_link_kind k)
 {
 	double stepped = c->hit_ns[k][SONDE_INSN_STEPPED];
 	double emulated = c->hit_ns[k][SONDE_INSN_EMULATED];
-	bool entry = k == SONDE_LINK_UPROBE_MULTI || k == SONDE_LINK_UPROBE_SESSION ||
-		     k == SONDE_LINK_UPROBE_PERF;
 
-	check(emulated >= (entry ? 50 : 1) && emulated < 1e6, "%s: %.0f ns emulated",
-	      sonde_link_kind_name(k), emulated);
-	if (entry)
-		check(stepped >= 0.8 * emulated && stepped < 1e6,
-		      "%s: %.0f ns stepped, not cheaper than emulated", sonde_link_kind_name(k),
-		      stepped);
+	check(cost_fits(c, k), "%s: %.0f ns emulated, %.0f ns stepped, not cheaper",
+	      sonde_link_kind_name(k), emulated, stepped);
+}
+
+/* A neighbour on the same core may spoil one calibration, not each of three. */
+static int calibrate(const struct sonde_features *f, struct sonde_calibration *c)
+{
+	int err = -EINVAL;
+
+	for (int i = 0; i < 3; i++) {
+		bool fits;
+
+		err = sonde_calibrate(NULL, c);
+		fits = !err;
+		for (int k = 1; k < SONDE_LINK__MAX && fits; k++)
+			fits = k == SONDE_LINK_ITER ||
+			       f->have[sonde_link_feature((enum sonde_link_kind)k)] != SONDE_YES ||
+			       cost_fits(c, (enum sonde_link_kind)k);
+		if (fits)
+			break;
+	}
+	return err;
 }
 
 static int scenario_calibrate(const char *unused)
 {
 	struct sonde_calibration c = {};
 	struct sonde_features f;
-	int err = sonde_calibrate(NULL, &c);
+	int err;
 
 	(void)unused;
 	sonde_features_probe(&f);
+	err = calibrate(&f, &c);
 	check(!err && c.took_ns, "calibration took %.1f ms", (double)c.took_ns / 1e6);
 	for (int k = 1; k < SONDE_LINK__MAX; k++) {
 		enum sonde_link_kind kind = (enum sonde_link_kind)k;

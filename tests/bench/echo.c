@@ -5,6 +5,8 @@
  * Prints its port, and at SIGTERM how many queries it answered and the CPU time that took.
  *
  *   echo [--rows N] [--splits N] [--mute]      N rows of 8 bytes; the answer in N sends; or none at all
+ *        [--alloc N]   before answering its query Q (from 0) allocate Q % N + 1 blocks of 1000 bytes and free
+ *                      half of them, rounded down; the rest is freed after the answer
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -34,6 +36,8 @@ static uint8_t answer[65536];
 static size_t answer_len;
 static unsigned splits = 1;
 static bool mute;
+static unsigned alloc_blocks;
+static void *blocks[4096];
 static unsigned long long answered;
 static volatile sig_atomic_t stop;
 
@@ -128,9 +132,23 @@ static void accept_one(int ep, int lfd)
 	greet(fd);
 }
 
+/* @n blocks, the first half of which is given back at once. */
+static void take(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		blocks[i] = malloc(1000);
+		if (!blocks[i])
+			die("no memory for a block");
+		*(volatile char *)blocks[i] = 1;
+	}
+	for (unsigned i = 0; i < n / 2; i++)
+		free(blocks[i]);
+}
+
 static void reply(int fd, const uint8_t *body)
 {
 	size_t part = (answer_len + splits - 1) / splits;
+	unsigned n = alloc_blocks ? (unsigned)(answered % alloc_blocks) + 1 : 0;
 
 	if (body[0] == 0x01 || body[0] == 0x19)
 		return;
@@ -138,9 +156,12 @@ static void reply(int fd, const uint8_t *body)
 		send_all(fd, "\7\0\0\1\0\0\0\2\0\0\0", 11);
 		return;
 	}
+	take(n);
 	for (size_t at = 0; !mute && at < answer_len; at += part)
 		send_all(fd, answer + at, answer_len - at < part ? answer_len - at : part);
 	answered++;
+	for (unsigned i = n / 2; i < n; i++)
+		free(blocks[i]);
 }
 
 static void drop(int fd)
@@ -193,6 +214,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {{"rows", required_argument, NULL, 'r'},
 						{"splits", required_argument, NULL, 's'},
 						{"mute", no_argument, NULL, 'm'},
+						{"alloc", required_argument, NULL, 'a'},
 						{0}};
 	struct sigaction sa = {.sa_handler = on_signal};
 	struct epoll_event ev = {.events = EPOLLIN}, evs[64];
@@ -204,12 +226,14 @@ int main(int argc, char **argv)
 			rows = (unsigned)atoi(optarg);
 		else if (opt == 's')
 			splits = (unsigned)atoi(optarg);
+		else if (opt == 'a')
+			alloc_blocks = (unsigned)atoi(optarg);
 		else if (opt == 'm')
 			mute = true;
 		else
 			return 2;
 	}
-	if (rows > 4000 || splits < 1)
+	if (rows > 4000 || splits < 1 || alloc_blocks > 4096)
 		return 2;
 	make_answer(rows);
 	sigaction(SIGTERM, &sa, NULL);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "fuzz/fuzz_target.h"
+#include "target/heap/jemalloc_code.h"
 #include "target/site.h"
 #include "target/wrapper.h"
 
@@ -19,6 +20,10 @@ static const uint8_t seeds[][48] = {
 	{0x48, 0x8b, 5,	   1, 2,    3,	  0,	0x48, 0x85, 0xc0, 0x75, 0x10, 0xf7, 0xc7,
 	 0xff, 0x1f, 0,	   0, 0x74, 0x0d, 0x48, 0x81, 0xfe, 0,	  4,	0,    0,    0x77,
 	 8,    0xc3, 0xe9, 0, 1,    0,	  0,	0xe9, 0,    2,	  0,	0},
+	/* jemalloc's malloc */
+	{0x48, 0x8b, 0x0d, 0x49, 0x96, 0x0a, 0,	  0x64, 0x48, 0x8b, 0x91, 0x38,
+	 3,    0,    0,	   0x64, 0x48, 0x3b, 0x91, 0x40, 3,	   0,	 0,    0x64,
+	 0x48, 0x89, 0x91, 0x38, 3,    0,    0,	   0xc3},
 	/* nop5, test, jne, jmp through a register */
 	{0x0f, 0x1f, 0x44, 0, 0, 0x31, 0xc0, 0x75, 2, 0xff, 0xe0, 0x41, 0x54, 0xc3},
 };
@@ -60,6 +65,17 @@ static void check_wrapper(const uint8_t *code, size_t len, unsigned args)
 	}
 }
 
+/* A place comes of an instruction that names it, so it is never out of reach of one. */
+static void check_counter(const uint8_t *code, size_t len)
+{
+	struct sonde_jemalloc_place p = {1, 1};
+
+	if (sonde_jemalloc_counter(code, len, 0x1000, &p))
+		assert(p.word == 1 && p.offset == 1);
+	else
+		assert(p.offset <= 1 << 20 && p.offset >= -(1 << 20));
+}
+
 int main(int argc, char **argv)
 {
 	unsigned long n = fuzz_iterations(argc, argv, 100000);
@@ -69,7 +85,7 @@ int main(int argc, char **argv)
 		/* Exactly as long as said, so that a sanitizer sees every byte beyond. */
 		uint8_t buf[64], *code;
 
-		memcpy(buf, seeds[i % 4], len);
+		memcpy(buf, seeds[i % (sizeof(seeds) / sizeof(seeds[0]))], len);
 		if (i % 5 == 4)
 			for (size_t k = 0; k < len; k++)
 				buf[k] = (uint8_t)fuzz_next();
@@ -81,6 +97,7 @@ int main(int argc, char **argv)
 		memcpy(code, buf, cut);
 		check_site(code, cut, (unsigned)fuzz_below(16));
 		check_wrapper(code, cut, (unsigned)fuzz_below(16));
+		check_counter(code, cut);
 		free(code);
 	}
 	return 0;

@@ -6,8 +6,10 @@
  *     allocwork calls N       N calls of each function, sizes known:  truth|NAME|CALLS|BYTES|FAILED
  *                             (ALLOCWORK_NO_PVALLOC=1: without pvalloc, which jemalloc leaves to glibc)
  *     allocwork throw N       N calls of operator new that fail with bad_alloc, N that do not
- *     allocwork churn OPS     OPS operations by 8 threads, each freeing what others allocated; says by
- *                             how much mallinfo2's live bytes changed:  live BYTES
+ *     allocwork churn OPS     OPS operations by 8 threads, each freeing what others allocated, by C's and
+ *                             C++'s functions; says by how much the allocator's own figure of live bytes
+ *                             changed:  live|BYTES|LIVE
+ *     allocwork extended N    N calls of each of jemalloc's functions beside the standard ones
  *     allocwork older N       gives back N blocks that it got before "ready":  live|BYTES
  *     allocwork fault N       N calls of free with an address that is not mapped
  *     allocwork loop          malloc and free pairs until stdin says so (for detach tests)
@@ -154,9 +156,10 @@ static void cxx_functions(unsigned i)
 	p = count(NEW, n, ::operator new(n, al));
 	table[DELETE].calls++;
 	::operator delete(p, al);
-	p = count(NEW, n, ::operator new[](n, al));
+	/* Not of 0 bytes: jemalloc 5.3 then takes the block back as one of 8 bytes, and it is none. */
+	p = count(NEW, n + 1, ::operator new[](n + 1, al));
 	table[SIZED].calls++;
-	::operator delete[](p, n, al);
+	::operator delete[](p, n + 1, al);
 	/* A malloc of the same size between new and delete is a malloc. */
 	p = count(NEW, n, ::operator new(n));
 	release(count(MALLOC, n, malloc(n)));
@@ -200,6 +203,85 @@ static void throws(unsigned n)
 	printf("truth|malloc|%u|-|0\ntruth|free|%u|0|0\n", caught, caught);
 }
 
+/*
+ * The statistics of other allocators, if this program runs with one of them. Weak: of whatever is
+ * linked in or preloaded.
+ */
+extern "C" {
+int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));
+int je_mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));
+int MallocExtension_GetNumericProperty(const char *, size_t *) __attribute__((weak));
+void *mallocx(size_t, int) __attribute__((weak));
+void *rallocx(void *, size_t, int) __attribute__((weak));
+size_t xallocx(void *, size_t, size_t, int) __attribute__((weak));
+size_t sallocx(const void *, int) __attribute__((weak));
+size_t nallocx(size_t, int) __attribute__((weak));
+void dallocx(void *, int) __attribute__((weak));
+void sdallocx(void *, size_t, int) __attribute__((weak));
+}
+
+static void flush_cache(void)
+{
+	if (mallctl)
+		mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0);
+}
+
+static int64_t live(void)
+{
+	struct mallinfo2 m;
+	uint64_t epoch = 1;
+	size_t n = 0, len = sizeof(n);
+
+	if (mallctl) {
+		flush_cache();
+		mallctl("epoch", nullptr, nullptr, &epoch, sizeof(epoch));
+		if (mallctl("stats.allocated", &n, &len, nullptr, 0))
+			abort();
+		return (int64_t)n;
+	}
+	if (MallocExtension_GetNumericProperty) {
+		if (!MallocExtension_GetNumericProperty("generic.current_allocated_bytes", &n))
+			abort();
+		return (int64_t)n;
+	}
+	m = mallinfo2();
+	return (int64_t)(m.uordblks + m.hblkhd);
+}
+
+#define LG_ALIGN(lg) (lg)
+
+static void *checked(void *p, size_t usable)
+{
+	if (!p || sallocx(p, 0) != usable)
+		abort();
+	return p;
+}
+
+/* Of each the size by which it is known: the first is what nallocx says it gets. */
+static void extended(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		size_t size = size_of(i) + 1, want = nallocx(size, 0);
+		void *p = checked(count(MALLOC, size, mallocx(size, 0)), want);
+
+		p = checked(count(REALLOC, size + 5000, rallocx(p, size + 5000, 0)),
+			    nallocx(size + 5000, 0));
+		table[REALLOC].calls++; /* in place, or not at all */
+		table[REALLOC].bytes += size + 9000;
+		xallocx(opaque(p), size + 9000, 0, 0);
+		table[FREE].calls++;
+		dallocx(opaque(p), 0);
+		want = nallocx(size, LG_ALIGN(12));
+		p = checked(count(MALLOC, size, mallocx(size, LG_ALIGN(12))), want);
+		table[SIZED].calls++;
+		sdallocx(opaque(p), size, LG_ALIGN(12));
+		p = count(MALLOC, size, mallocx(size, 0));
+		table[SIZED].calls++;
+		sdallocx(opaque(p), size, 0);
+	}
+	tell();
+}
+
 #define THREADS 8
 #define SLOTS	4096 /* shared: what one thread puts there another one takes */
 
@@ -219,13 +301,13 @@ static size_t churn_size(uint64_t r)
 	return r % 700;
 }
 
-static void churn_once(uint64_t r)
+static void c_once(uint64_t r)
 {
 	std::atomic<void *> &slot = slots[(r >> 40) % SLOTS];
 	size_t n = churn_size(r);
 	void *p;
 
-	switch (r >> 61) {
+	switch ((r >> 61) % 4) {
 	case 0:
 		p = calloc(1, n);
 		break;
@@ -236,13 +318,84 @@ static void churn_once(uint64_t r)
 	case 2:
 		p = memalign(64, n);
 		break;
-	case 3:
-		p = ::operator new(n);
-		break;
 	default:
 		p = malloc(n);
 	}
 	free(slot.exchange(opaque(p)));
+}
+
+/* Written into the block, so that another thread can give it back by the form that it needs. */
+struct tag {
+	size_t size;
+	unsigned form;
+};
+
+enum { PLAIN, ARRAY_FORM, NOTHROW, NOTHROW_ARRAY, ALIGNED, ALIGNED_ARRAY, FORMS };
+
+static const std::align_val_t alignment{256};
+
+static void *cxx_new(unsigned form, size_t n)
+{
+	switch (form) {
+	case PLAIN:
+		return ::operator new(n);
+	case ARRAY_FORM:
+		return ::operator new[](n);
+	case NOTHROW:
+		return ::operator new(n, std::nothrow);
+	case NOTHROW_ARRAY:
+		return ::operator new[](n, std::nothrow);
+	case ALIGNED:
+		return ::operator new(n, alignment);
+	default:
+		return ::operator new[](n, alignment);
+	}
+}
+
+static void cxx_delete(void *p, bool sized)
+{
+	tag t;
+
+	if (!p)
+		return;
+	memcpy(&t, p, sizeof(t));
+	switch (t.form) {
+	case PLAIN:
+		return sized ? ::operator delete(p, t.size) : ::operator delete(p);
+	case ARRAY_FORM:
+		return sized ? ::operator delete[](p, t.size) : ::operator delete[](p);
+	case NOTHROW:
+		return sized ? ::operator delete(p, t.size)
+			     : ::operator delete(p, std::nothrow);
+	case NOTHROW_ARRAY:
+		return sized ? ::operator delete[](p, t.size)
+			     : ::operator delete[](p, std::nothrow);
+	case ALIGNED:
+		return sized ? ::operator delete(p, t.size, alignment)
+			     : ::operator delete(p, alignment);
+	default:
+		return sized ? ::operator delete[](p, t.size, alignment)
+			     : ::operator delete[](p, alignment);
+	}
+}
+
+static std::atomic<void *> cxx_slots[SLOTS];
+
+static void cxx_once(uint64_t r)
+{
+	tag t{churn_size(r) + sizeof(tag), static_cast<unsigned>((r >> 56) % FORMS)};
+	void *p = cxx_new(t.form, t.size);
+
+	memcpy(p, &t, sizeof(t));
+	cxx_delete(cxx_slots[(r >> 40) % SLOTS].exchange(opaque(p)), r >> 63);
+}
+
+static void churn_once(uint64_t r)
+{
+	if (r >> 60 & 1)
+		cxx_once(r);
+	else
+		c_once(r);
 }
 
 /* One operation gives memory and one gives it back: an iteration is two. */
@@ -251,6 +404,7 @@ static void *churner(void *arg)
 	uint64_t x = 88172645463325252ull + (uintptr_t)arg * 7919;
 
 	free(opaque(malloc(100))); /* the thread's arena and cache exist before the first reading */
+	flush_cache();
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
 	for (uint64_t i = 0; i < churn_ops / THREADS / 2; i++) {
@@ -259,16 +413,10 @@ static void *churner(void *arg)
 		x ^= x << 17;
 		churn_once(x * 2685821657736338717ull);
 	}
+	flush_cache();
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier); /* keep caches and arenas until the second reading is done */
 	return nullptr;
-}
-
-static int64_t live(void)
-{
-	struct mallinfo2 m = mallinfo2();
-
-	return (int64_t)(m.uordblks + m.hblkhd);
 }
 
 static void churn(uint64_t ops)
@@ -348,7 +496,7 @@ int main(int argc, char **argv)
 	setvbuf(stdin, in_buffer, _IOFBF, sizeof(in_buffer));
 	setvbuf(stdout, out_buffer, _IOFBF, sizeof(out_buffer));
 	if (argc < 2) {
-		fprintf(stderr, "usage: allocwork calls|throw|churn|older|fault|loop N\n");
+		fprintf(stderr, "usage: allocwork calls|throw|churn|extended|older|fault|loop N\n");
 		return 2;
 	}
 	with_pvalloc = !getenv("ALLOCWORK_NO_PVALLOC");
@@ -363,6 +511,8 @@ int main(int argc, char **argv)
 	wait_line();
 	if (!strcmp(argv[1], "calls"))
 		calls((unsigned)n);
+	else if (!strcmp(argv[1], "extended"))
+		extended((unsigned)n);
 	else if (!strcmp(argv[1], "fault"))
 		faults((unsigned)n);
 	else

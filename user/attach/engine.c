@@ -25,6 +25,7 @@ static const struct {
 	{"control", offsetof(struct sonde_engine_maps, control)},
 	{"targets", offsetof(struct sonde_engine_maps, targets)},
 	{"span", offsetof(struct sonde_engine_maps, span)},
+	{"tls_places", offsetof(struct sonde_engine_maps, tls_places)},
 };
 
 static int *map_fd(struct sonde_engine_maps *maps, size_t i)

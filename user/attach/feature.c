@@ -87,7 +87,7 @@ static const bool by_types[SONDE_FEAT__MAX] = {
 	[SONDE_FEAT_SK_STORAGE] = true,	    [SONDE_FEAT_TP_BTF] = true,
 	[SONDE_FEAT_SOCK_LENGTH] = true,    [SONDE_FEAT_SK_DATA_READY] = true,
 	[SONDE_FEAT_ITER_TASK_FILE] = true, [SONDE_FEAT_MM_OWNER] = true,
-	[SONDE_FEAT_CONTENTION] = true,
+	[SONDE_FEAT_CONTENTION] = true,	    [SONDE_FEAT_ITER_SLEEPABLE] = true,
 };
 
 bool sonde_features_typeless(const struct sonde_features *f, enum sonde_feature feat)

@@ -41,6 +41,8 @@ enum sonde_answer { SONDE_NO = 0, SONDE_YES = 1, SONDE_DENIED = 2 };
 	  "lower kernel.perf_event_paranoid or use CAP_PERFMON")                                   \
 	X(ITER_TASK_FILE, "iter_task_file", "5.8", "sockets open before attach",                   \
 	  "none needed: such connections are picked up at their next request")                     \
+	X(ITER_SLEEPABLE, "iter_sleepable", "5.18", "reading every thread's memory, stopping none", \
+	  "use kernel 5.18 or later")                                                              \
 	X(CONTENTION, "contention", "5.19", "waits for the kernel's own locks (mmap_lock)",        \
 	  "use kernel 5.19 or later")                                                              \
 	X(MAP_FILES, "map_files", "3.3", "opening the target's files by mapping",                  \

@@ -226,6 +226,34 @@ int sonde_probe_ITER_TASK_FILE(void)
 	return take(fd < 0 ? -errno : fd);
 }
 
+/* bpf_copy_from_user_task() on the iterator's own task, of 8 bytes at address 0. */
+int sonde_probe_ITER_SLEEPABLE(void)
+{
+	static const struct bpf_insn insns[] = {
+		{.code = BPF_LDX | BPF_MEM | BPF_DW,
+		 .dst_reg = BPF_REG_4,
+		 .src_reg = BPF_REG_1,
+		 .off = 8},
+		{.code = BPF_JMP | BPF_JEQ | BPF_K, .dst_reg = BPF_REG_4, .off = 6},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = BPF_REG_1, .src_reg = BPF_REG_10},
+		{.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = BPF_REG_1, .imm = -8},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_2, .imm = 8},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_5},
+		{.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_copy_from_user_task},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	int err = sonde_probe_BPF();
+
+	if (err)
+		return err;
+	err = sonde_prog_load_sleepable(SONDE_LINK_ITER, "task", insns, SONDE_ARRAY_SIZE(insns));
+	/* The verifier's refusal of an unknown call is EINVAL, of a program that sleeps EINVAL or
+	 * EACCES; who may load the other may load this. */
+	return err == -EACCES ? -EINVAL : take(err);
+}
+
 int sonde_probe_MAP_FILES(void)
 {
 	sonde_autofree char *maps = NULL;

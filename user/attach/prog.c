@@ -87,10 +87,10 @@ static enum bpf_prog_type prog_type(enum sonde_link_kind kind)
 	}
 }
 
-int sonde_prog_load(enum sonde_link_kind kind, const char *event, const struct bpf_insn *insns,
-		    size_t n)
+static int load(enum sonde_link_kind kind, const char *event, const struct bpf_insn *insns,
+		size_t n, uint32_t flags)
 {
-	LIBBPF_OPTS(bpf_prog_load_opts, opts);
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .prog_flags = flags);
 	int attach = sonde_link_attach_type(kind), id = 0, fd;
 
 	if (attach > 0)
@@ -107,6 +107,18 @@ int sonde_prog_load(enum sonde_link_kind kind, const char *event, const struct b
 	opts.attach_btf_id = (uint32_t)id;
 	fd = bpf_prog_load(prog_type(kind), "sonde_probe", "GPL", insns, n, &opts);
 	return fd < 0 ? -errno : fd;
+}
+
+int sonde_prog_load(enum sonde_link_kind kind, const char *event, const struct bpf_insn *insns,
+		    size_t n)
+{
+	return load(kind, event, insns, n, 0);
+}
+
+int sonde_prog_load_sleepable(enum sonde_link_kind kind, const char *event,
+			      const struct bpf_insn *insns, size_t n)
+{
+	return load(kind, event, insns, n, BPF_F_SLEEPABLE);
 }
 
 int sonde_prog_empty(enum sonde_link_kind kind, const char *event)

@@ -27,6 +27,10 @@ int sonde_prog_empty(enum sonde_link_kind kind, const char *event);
 int sonde_prog_load(enum sonde_link_kind kind, const char *event, const struct bpf_insn *insns,
 		    size_t n);
 
+/* The same, of a program that may sleep. */
+int sonde_prog_load_sleepable(enum sonde_link_kind kind, const char *event,
+			      const struct bpf_insn *insns, size_t n);
+
 /* File offset, within /proc/self/exe, of a function of this program. 0 or -errno. */
 int sonde_self_offset(const void *function, uint64_t *offset);
 

@@ -211,8 +211,16 @@ static const struct sonde_opt_choice fault_modes[] = {
 	{NULL, 0},
 };
 static const struct sonde_opt_choice alloc_modes[] = {
-	{"off", SONDE_ALLOC_MODE_OFF},
+	{"auto", SONDE_ALLOC_MODE_AUTO},
+	{"counters", SONDE_ALLOC_MODE_COUNTERS},
 	{"exact", SONDE_ALLOC_MODE_EXACT},
+	{"off", SONDE_ALLOC_MODE_OFF},
+	{NULL, 0},
+};
+
+static const struct sonde_opt_choice fields[] = {
+	{"all", SONDE_FIELD_ALL},
+	{"consumption", SONDE_FIELD_CONSUMPTION},
 	{NULL, 0},
 };
 

@@ -18,6 +18,8 @@
 #include "core/err.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "core/str.h"
+#include "target/heap/heap.h"
 
 #define LABEL "%-14s "
 
@@ -56,7 +58,26 @@ static void print_features(const struct sonde_features *f)
 	}
 }
 
-static int print_target(const struct sonde_target *t)
+/* Which way the heap would be looked at, and why. Reads the target's memory, as the session would.
+ */
+static void print_heap(const struct sonde_session_opts *opts, const struct sonde_target *t)
+{
+	struct sonde_heap *heap;
+	char why[256];
+
+	if (!opts->lens.alloc_counters || !sonde_session_wants_alloc(opts))
+		return;
+	if (opts->lens.passive) {
+		printf(LABEL "heap: not read (--passive)\n", "");
+	} else if (sonde_heap_open(&heap, t->pid, why, sizeof(why))) {
+		printf(LABEL "heap: no counters mode: %s\n", "", SONDE_PLAIN(why));
+	} else {
+		printf(LABEL "heap: counters mode, %s\n", "", sonde_heap_describe(heap));
+		sonde_heap_close(&heap);
+	}
+}
+
+static int print_target(const struct sonde_session_opts *opts, const struct sonde_target *t)
 {
 	struct sonde_facts f;
 	char age[32], rss[32] = "?";
@@ -74,6 +95,7 @@ static int print_target(const struct sonde_target *t)
 	printf(LABEL "listens on %s; query handlers: %s%s\n", "",
 	       f.n_listens ? sonde_str_get(&f.listens) : "nothing",
 	       *f.recipe ? "known by " : "not known, sockets only", f.recipe);
+	print_heap(opts, t);
 	if (t->exe_deleted)
 		printf(LABEL "its executable was replaced on disk; the running one is used\n", "");
 	sonde_facts_fini(&f);
@@ -101,7 +123,7 @@ static void print_ready(const struct sonde_session_plan *p)
 static int print_plan(const struct sonde_session_opts *opts, const struct sonde_session_plan *p)
 {
 	for (size_t i = 0; i < p->targets.n; i++) {
-		int err = print_target(&p->targets.t[i]);
+		int err = print_target(opts, &p->targets.t[i]);
 
 		if (err)
 			return err;

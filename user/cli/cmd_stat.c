@@ -3,17 +3,33 @@
  * `sonde stat`: attach, a line per interval, a summary at the end. When the reader of stdout goes
  * away, so does the observation.
  */
+#include <errno.h>
+#include <stdio.h>
+
 #include "cli/command.h"
 #include "cli/observe.h"
 #include "cli/output.h"
 #include "cli/threads.h"
+#include "core/err.h"
 #include "show/stat.h"
 
 struct stat_run {
 	struct sonde_stat_view view;
 	struct sonde_comm_watch threads;
-	bool json, lines, instant;
+	bool json, lines, instant, field;
 };
+
+/* Bytes and nothing else, for scripts; "-" where there is no value now. */
+static void print_field(const struct sonde_snapshot *snap)
+{
+	const struct sonde_snap_metric *m =
+		sonde_snapshot_find_metric(snap, "consumption.current", "", UINT32_MAX);
+
+	if (m && m->present && !m->absent)
+		printf("%.0f\n", m->last);
+	else
+		printf("-\n");
+}
 
 static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 {
@@ -23,6 +39,10 @@ static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 	sonde_comm_watch_look(&run->threads, snap);
 	if (!run->lines)
 		return 0;
+	if (run->field) {
+		print_field(snap);
+		return sonde_output_flush();
+	}
 	err = run->json ? sonde_stat_json_line(run->view.out, snap)
 			: sonde_stat_line(&run->view, snap);
 	return err ? err : sonde_output_flush();
@@ -54,6 +74,11 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 		.detach_ns = result->detach_ns,
 	};
 
+	if (run->field) {
+		if (run->instant)
+			print_field(snap);
+		return 0;
+	}
 	next_command(args, run->instant, next, sizeof(next));
 	end.next = *next ? next : NULL;
 	return run->json ? sonde_stat_json(stdout, snap, &end)
@@ -62,8 +87,10 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 
 int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts *opts)
 {
-	struct stat_run run = {
-		.view = {.out = stdout}, .json = args->json, .threads = {.comm = args->comm}};
+	struct stat_run run = {.view = {.out = stdout},
+			       .json = args->json,
+			       .field = args->field != SONDE_FIELD_ALL,
+			       .threads = {.comm = args->comm}};
 	struct sonde_session_result result;
 	struct sonde_snapshot snap;
 	int err;
@@ -91,11 +118,13 @@ static int run_stat(const struct sonde_args *args)
 	struct sonde_session_opts opts;
 	int err = sonde_observe_opts(args, &opts);
 
+	if (!err && args->json && args->field)
+		err = sonde_err(EINVAL, "--field prints a bare figure; leave out --json");
 	if (err)
 		return err;
 	/* What counts events has none to count in no time: nothing is attached for it. */
 	if (opts.instant && !opts.lens_mask)
-		opts.lens_mask = 1u << SONDE_LENS_RSS;
+		opts.lens_mask = 1u << SONDE_LENS_RSS | 1u << SONDE_LENS_ALLOC;
 	return args->dry_run ? sonde_observe_dry_run(args, &opts) : sonde_stat_session(args, &opts);
 }
 
@@ -103,7 +132,7 @@ const struct sonde_command sonde_command_stat = {
 	.name = "stat",
 	.summary = "observe a daemon: a line per interval, a summary at the end",
 	.synopsis = "[-- COMMAND...]",
-	.valid = SONDE_OPTS_COMMON | SONDE_OPTS_OBSERVE,
+	.valid = SONDE_OPTS_COMMON | SONDE_OPTS_OBSERVE | SONDE_O(FIELD),
 	.needs = {SONDE_OPTS_TARGET},
 	.starts_command = true,
 	.about =

@@ -30,6 +30,7 @@ struct arms {
 	struct sonde_trial trial;
 	struct sonde_trial_result result;
 	struct sonde_verdict_doc doc;
+	struct sonde_str next;
 };
 
 /* ---- servers ---- */
@@ -100,7 +101,6 @@ static int find_server(const struct arms *a, const char *path, const struct sond
 		       size_t *server)
 {
 	const char *host = sonde_meta_find(sonde_reader_meta(r), "host.name");
-
 	size_t longest = 0;
 
 	for (size_t i = 0; i < a->n_names; i++) {
@@ -147,26 +147,39 @@ static int by_time(const void *x, const void *y)
 	return a < b ? -1 : a > b;
 }
 
+/* Recordings of a server, in order of time: one after the other. */
+static int check_server(const struct arms *a, size_t server)
+{
+	const struct sonde_reader *last = NULL;
+
+	for (size_t i = 0; i < a->n_files; i++) {
+		const struct sonde_reader *r = a->files[i].reader;
+
+		if (a->files[i].server != server)
+			continue;
+		if (last && sonde_reader_start_ns(r) < sonde_reader_end_ns(last))
+			return sonde_err(
+				EINVAL,
+				"%s and %s are both of %s and overlap in time; give one of "
+				"them",
+				sonde_reader_path(last), sonde_reader_path(r), a->names[server]);
+		last = r;
+	}
+	return last ? 0
+		    : sonde_err(EINVAL, "no recording of %s is given; name its file %s.sonde",
+				a->names[server], a->names[server]);
+}
+
 static int open_files(struct arms *a)
 {
-	size_t have;
 	int err = 0;
 
 	for (size_t i = 0; i < a->args->n_words && !err; i++)
 		err = open_file(a, a->args->words[i]);
-	for (size_t s = 0; s < a->n_names && !err; s++) {
-		have = 0;
-		for (size_t i = 0; i < a->n_files; i++)
-			have += a->files[i].server == s;
-		if (!have)
-			err = sonde_err(
-				EINVAL,
-				"no recording of %s is given; add it, as %s.sonde or by any "
-				"name that begins so",
-				a->names[s], a->names[s]);
-	}
-	if (!err)
+	if (a->n_files)
 		qsort(a->files, a->n_files, sizeof(*a->files), by_time);
+	for (size_t s = 0; s < a->n_names && !err; s++)
+		err = check_server(a, s);
 	return err;
 }
 
@@ -215,6 +228,55 @@ static int set_margins(struct arms *a)
 	return err;
 }
 
+/* Two hosts have two names; that is no setting. */
+static void drop_host_name(struct sonde_compare *c)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < c->n_diffs; i++)
+		if (strcmp(c->diffs[i].what, "host.name"))
+			c->diffs[kept++] = c->diffs[i];
+	c->n_diffs = kept;
+}
+
+static int make_pair(const struct arms *a, const struct sonde_trial_arm *arm,
+		     struct sonde_trial_pair pair, struct sonde_verdict_pair *p)
+{
+	int err;
+
+	p->arm = arm;
+	p->pair = pair;
+	snprintf(p->names[0], sizeof(p->names[0]), "%s", a->names[pair.treated]);
+	snprintf(p->names[1], sizeof(p->names[1]), "%s (reference)", a->names[pair.reference]);
+	for (int k = 0; k < 2; k++)
+		p->config.names[k] = p->names[k];
+	p->share[0] = sonde_trial_share(&a->trial, &pair, &a->trial.before);
+	p->share[1] = sonde_trial_share(&a->trial, &pair, &a->trial.after);
+	err = sonde_compare_config(&a->facts[pair.treated], &a->facts[pair.reference], &p->config);
+	drop_host_name(&p->config);
+	return err;
+}
+
+static const char *last_path(const struct arms *a, size_t server)
+{
+	const char *path = "";
+
+	for (size_t i = 0; i < a->n_files; i++)
+		if (a->files[i].server == server)
+			path = sonde_reader_path(a->files[i].reader);
+	return path;
+}
+
+/* All figures of the first pair side by side: the verdict has only a few. */
+static void say_next(struct arms *a)
+{
+	const struct sonde_trial_pair *p = &a->doc.pairs[0].pair;
+
+	if (!sonde_str_addf(&a->next, "sonde compare %s %s", last_path(a, p->treated),
+			    last_path(a, p->reference)))
+		a->doc.next = sonde_str_get(&a->next);
+}
+
 static int make_doc(struct arms *a)
 {
 	struct sonde_trial *t = &a->trial;
@@ -232,10 +294,7 @@ static int make_doc(struct arms *a)
 		for (size_t k = 0; k < t->arms[i].n_pairs && !err; k++) {
 			struct sonde_verdict_pair *p = &d->pairs[d->n_pairs++];
 
-			p->arm = &t->arms[i];
-			p->pair = t->arms[i].pairs[k];
-			err = sonde_compare_config(&a->facts[p->pair.treated],
-						   &a->facts[p->pair.reference], &p->config);
+			err = make_pair(a, &t->arms[i], t->arms[i].pairs[k], p);
 		}
 	}
 	return err;
@@ -254,6 +313,8 @@ static int judge(struct arms *a)
 					  "compare; record without --lens, or with rss and query");
 	t->options = (struct sonde_trial_options){.seed = SEED};
 	err = make_doc(a);
+	if (!err)
+		say_next(a);
 	warmup = sonde_trial_warmup(t, &a->doc.settled);
 	a->doc.warmup_ns = warmup * t->window_ns;
 	t->after.from += warmup;
@@ -276,6 +337,7 @@ static void fini(struct arms *a)
 	for (size_t i = 0; i < a->doc.n_pairs; i++)
 		sonde_compare_fini(&a->doc.pairs[i].config);
 	free(a->doc.pairs);
+	sonde_str_fini(&a->next);
 	sonde_trial_result_fini(&a->result);
 	for (size_t s = 0; a->facts && s < a->n_names; s++)
 		sonde_arm_fini(&a->facts[s]);

@@ -11,6 +11,7 @@
 #include "cli/plan_view.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "target/heap/heap.h"
 
 const char *sonde_doctor_missing(const struct sonde_features *f)
 {
@@ -57,6 +58,22 @@ static json_t *target_json(const struct sonde_target *t)
 	return o;
 }
 
+/* "heap": by what its counters are trusted; or "heap_refused": why they are not read. */
+static void add_heap(json_t *o, const struct sonde_session_opts *opts, const struct sonde_target *t)
+{
+	struct sonde_heap *heap;
+	char why[256] = "--passive does not read the target's memory";
+
+	if (!json_is_object(o) || !opts->lens.alloc_counters || !sonde_session_wants_alloc(opts))
+		return;
+	if (opts->lens.passive || sonde_heap_open(&heap, t->pid, why, sizeof(why))) {
+		json_object_set_new(o, "heap_refused", json_string(SONDE_PLAIN(why)));
+		return;
+	}
+	json_object_set_new(o, "heap", json_string(sonde_heap_describe(heap)));
+	sonde_heap_close(&heap);
+}
+
 static json_t *costs_json(const struct sonde_session_plan *p)
 {
 	json_t *o = json_object();
@@ -88,11 +105,15 @@ static int add_plan(json_t *root, const struct sonde_session_opts *opts,
 	struct sonde_str text sonde_autostr = {0};
 	struct sonde_plan_writes w = sonde_plan_writes(p);
 	json_t *targets = json_array();
+	json_t *t;
 
 	if (sonde_plan_json(&p->plan, &text))
 		return -ENOMEM;
-	for (size_t i = 0; i < p->targets.n; i++)
-		json_array_append_new(targets, target_json(&p->targets.t[i]));
+	for (size_t i = 0; i < p->targets.n; i++) {
+		t = target_json(&p->targets.t[i]);
+		add_heap(t, opts, &p->targets.t[i]);
+		json_array_append_new(targets, t);
+	}
 	json_object_set_new(root, "targets", targets);
 	json_object_set_new(root, "plan", json_loads(sonde_str_get(&text), 0, NULL));
 	json_object_set_new(root, "ns_per_hit", costs_json(p));

@@ -35,13 +35,17 @@ static bool ask(void *ctx, const char *question)
 	return !strcasecmp(answer, "y\n") || !strcasecmp(answer, "yes\n");
 }
 
-static int check_exact(const struct sonde_args *args)
+static int check_alloc(const struct sonde_args *args)
 {
+	if (args->alloc_mode == SONDE_ALLOC_MODE_OFF && args->lens_mask & 1u << SONDE_LENS_ALLOC)
+		return sonde_err(EINVAL,
+				 "--lens alloc looks at nothing with --alloc-mode off; leave "
+				 "one of them out");
+	if (args->alloc_mode == SONDE_ALLOC_MODE_COUNTERS && args->passive)
+		return sonde_err(EINVAL, "--alloc-mode counters reads the target's memory and "
+					 "--passive forbids it; leave one of them out");
 	if (args->alloc_mode != SONDE_ALLOC_MODE_EXACT)
-		return args->lens_mask & 1u << SONDE_LENS_ALLOC
-			       ? sonde_err(EINVAL, "--lens alloc needs --alloc-mode exact -d TIME: "
-						   "it probes every malloc and free")
-			       : 0;
+		return 0;
 	if (args->passive)
 		return sonde_err(EINVAL,
 				 "--alloc-mode exact probes the target and --passive forbids "
@@ -49,6 +53,17 @@ static int check_exact(const struct sonde_args *args)
 	if (!(args->seen & SONDE_O(DURATION)) || !args->duration_ns)
 		return sonde_err(EINVAL, "--alloc-mode exact slows the target, so it needs an end: "
 					 "add -d, for example -d 5s");
+	return 0;
+}
+
+/* Call stacks come with the probes of exact mode. */
+static int check_sites(const struct sonde_args *args)
+{
+	if (args->sites_sample && !args->sites)
+		return sonde_err(EINVAL, "--sites-sample is of --sites; give both");
+	if (args->sites && args->alloc_mode != SONDE_ALLOC_MODE_EXACT)
+		return sonde_err(EINVAL, "--sites needs the allocator's probes: add "
+					 "--alloc-mode exact -d TIME");
 	return 0;
 }
 
@@ -91,6 +106,11 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 		.lens_mask = args->lens_mask,
 		.lens = {.passive = args->passive,
 			 .alloc_exact = args->alloc_mode == SONDE_ALLOC_MODE_EXACT,
+			 .sites = args->sites,
+			 .sites_sample = args->sites_sample,
+			 .alloc_counters = args->alloc_mode == SONDE_ALLOC_MODE_COUNTERS ||
+					   args->alloc_mode == SONDE_ALLOC_MODE_AUTO,
+			 .alloc_asked = args->alloc_mode == SONDE_ALLOC_MODE_COUNTERS,
 			 .query_text = args->query_text,
 			 .slower_than_ns = args->slower_than_ns,
 			 .ledger = (enum sonde_ledger_mode)args->ledger,
@@ -100,6 +120,9 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 		.duration_ns = timed ? args->duration_ns : UINT64_MAX,
 		.instant = timed && !args->duration_ns,
 		.interval_ns = args->interval_ns,
+		.want_consumption = args->field == SONDE_FIELD_CONSUMPTION,
+		.publish = args->publish,
+		.consumption_interval_ns = args->consumption_interval_ns,
 		.follow = args->follow,
 		.children = args->children,
 		.only_tid = args->tid,
@@ -114,8 +137,10 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 
 int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts *opts)
 {
-	int err = check_exact(args);
+	int err = check_alloc(args);
 
+	if (!err)
+		err = check_sites(args);
 	if (!err && args->command && args->dry_run)
 		err = sonde_err(EINVAL, "--dry-run needs a target that runs: give -p or -n");
 	if (!err && args->comm && strlen(args->comm) > 15)
@@ -146,7 +171,7 @@ void sonde_observe_say_start(void)
 
 void sonde_observe_list_lenses(FILE *out)
 {
-	fputs("\nLenses (--lens; without it all but alloc and those marked *):\n", out);
+	fputs("\nLenses (--lens; without it all but those marked *):\n", out);
 	for (size_t i = 0; i < sonde_lens_count; i++) {
 		const struct sonde_lens *lens = sonde_lenses[i];
 

@@ -58,7 +58,7 @@ struct sonde_plan_writes sonde_plan_writes(const struct sonde_session_plan *p)
 bool sonde_plan_uses_lens(const struct sonde_session_opts *opts, const struct sonde_lens *lens)
 {
 	if (lens->id == SONDE_LENS_ALLOC)
-		return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT;
+		return sonde_session_wants_alloc(opts);
 	return lens->id == SONDE_LENS_PROC || opts->lens_mask & 1u << lens->id ||
 	       (!opts->lens_mask && !lens->on_request);
 }
@@ -92,7 +92,7 @@ void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 		if (!sonde_plan_uses_lens(opts, lens)) {
 			fprintf(out, LABEL "off%s\n", lens->name,
 				lens->id == SONDE_LENS_ALLOC
-					? " (--alloc-mode exact -d TIME switches it on)"
+					? " (--alloc-mode)"
 					: " (--lens)");
 			continue;
 		}

@@ -87,6 +87,8 @@ static bool ended(const struct sonde_span *s)
 	X(response_bytes, count_if(true, s->bytes_out))                                            \
 	X(alloc_bytes, count_if(s->has_alloc, s->alloc_bytes))                                     \
 	X(alloc_calls, count_if(s->has_alloc, s->alloc_calls))                                     \
+	X(heap_allocated_bytes, count_if(s->has_heap, s->heap_allocated))                          \
+	X(heap_freed_bytes, count_if(s->has_heap, s->heap_freed))                                  \
 	X(faults, count_if(s->has_faults, s->faults))                                              \
 	X(fault_ns, count_if(s->has_faults, s->fault_ns))                                          \
 	X(handler_utc, time_of(HANDLER(s) ? s->handler_ns : 0))                                    \

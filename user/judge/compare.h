@@ -91,9 +91,10 @@ struct sonde_compare {
 	size_t n_rows, cap_rows;
 	char **cautions; /* sentences: what makes the comparison weaker */
 	size_t n_cautions, cap_cautions;
-	uint64_t uptime_ns;  /* age at which memory is compared                               */
-	bool by_process_age; /* of the process; otherwise since the recording began           */
-	char *load[2];	     /* "211 queries/s", where it differs                              */
+	uint64_t uptime_ns;   /* age at which memory is compared                               */
+	bool by_process_age;  /* of the process; otherwise since the recording began           */
+	char *load[2];	      /* "211 queries/s", where it differs                              */
+	const char *names[2]; /* what cautions call the arms; NULL: "A", "B"                    */
 };
 
 /* What to say of each arm: "A", "B". */

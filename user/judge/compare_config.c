@@ -199,8 +199,8 @@ int sonde_compare_config(const struct sonde_arm *a, const struct sonde_arm *b,
 
 	err = err ? err : compare_settings(b, a, b, c);
 	err = err ? err : compare_load(a, b, c);
-	err = err ? err : check_arm(a, "A", c);
-	err = err ? err : check_arm(b, "B", c);
+	err = err ? err : check_arm(a, c->names[0] ? c->names[0] : sonde_compare_arm_names[0], c);
+	err = err ? err : check_arm(b, c->names[1] ? c->names[1] : sonde_compare_arm_names[1], c);
 	err = err ? err : check_length(a, b, c);
 	return err ? err : check_exact(a, b, c);
 }

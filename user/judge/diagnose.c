@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "core/num.h"
+#include "judge/asking.h"
 #include "judge/diagnose.h"
 
 #define B(v) sonde_fmt_bytes((char[32]){0}, 32, (v))
@@ -41,6 +42,8 @@ void sonde_memory_figures_init(struct sonde_memory_figures *f)
 		.rss_first = NAN,
 		.anon_first = NAN,
 		.live_first = NAN,
+		.ask_share = NAN,
+		.asking = "",
 		.allocator_name = "",
 		.file_parts = "",
 		.target = "-p PID",
@@ -58,6 +61,7 @@ const char *sonde_cause_name(enum sonde_cause cause)
 		[SONDE_CAUSE_LEAK] = "leak",
 		[SONDE_CAUSE_BLOAT] = "khugepaged_bloat",
 		[SONDE_CAUSE_LAZYFREE] = "lazyfree",
+		[SONDE_CAUSE_ASKING] = "asking",
 		[SONDE_CAUSE_OUTSIDE] = "held_outside_rss",
 	};
 
@@ -303,9 +307,17 @@ static void ask_outside(const struct sonde_memory_figures *f, struct sonde_diagn
 		    B(f->held_system));
 }
 
+/* Below what matters it is no cause of anything. */
+static void ask_asking(const struct sonde_memory_figures *f, struct sonde_diagnosis *d)
+{
+	if (known(f->ask_share) && f->ask_share >= SONDE_ASKING_MATTERS)
+		add(d, SONDE_CAUSE_ASKING, SONDE_FOUND_YES, "Asking?", "%s", f->asking);
+}
+
 void sonde_diagnose(const struct sonde_memory_figures *f, struct sonde_diagnosis *out)
 {
 	out->n = 0;
+	ask_asking(f, out);
 	if (!known(f->rss) || f->rss <= 0)
 		return;
 	ask_index(f, out);

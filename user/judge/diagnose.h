@@ -24,9 +24,11 @@ struct sonde_memory_figures {
 	double held_system; /* system-wide: huge pages mapped in part                          */
 	double rss_first, anon_first, live_first; /* when observation began                    */
 	double observed_s;  /* between the first and the last reading; 0: one reading          */
+	double ask_share;   /* of the CPU: asking the allocator for statistics                  */
 	bool search_daemon; /* its files and shared memory are an index                        */
 	const char *allocator_name; /* "glibc", or "" */
 	const char *file_parts;	    /* "(.spd 6.10 GiB, .spp 3.00 GiB)", or "" */
+	const char *asking; /* the sentence on that, or "" */
 	const char *target;	    /* "-p 812": for the command to type next */
 };
 
@@ -39,6 +41,7 @@ enum sonde_cause {
 	SONDE_CAUSE_LEAK,
 	SONDE_CAUSE_BLOAT, /* khugepaged's refill                                       */
 	SONDE_CAUSE_LAZYFREE,
+	SONDE_CAUSE_ASKING, /* why it is slow, not why it is big                         */
 	SONDE_CAUSE_OUTSIDE, /* held, but not in RSS                                      */
 };
 
@@ -53,7 +56,7 @@ struct sonde_finding {
 	enum sonde_cause cause;
 	enum sonde_finding_answer answer;
 	const char *question; /* "Index?" */
-	char text[320];	      /* the answer and its figures */
+	char text[640];	      /* the answer and its figures */
 	char next[160];	      /* the command that would tell, or "" */
 };
 
@@ -64,7 +67,7 @@ struct sonde_diagnosis {
 	size_t n;
 };
 
-/* Nothing but @f goes in. n is 0 where RSS itself is not known. */
+/* Nothing but @f goes in. Nothing is said of memory where RSS itself is not known. */
 void sonde_diagnose(const struct sonde_memory_figures *f, struct sonde_diagnosis *out);
 
 const char *sonde_cause_name(enum sonde_cause cause);

@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "judge/asking.h"
 #include "judge/figures.h"
 
 #define EXT_SHOWN 3
@@ -164,6 +165,18 @@ static void name_target(const struct sonde_snapshot *s, char *buf, size_t size)
 	snprintf(buf, size, "-p %.20s", pid);
 }
 
+static void fill_asking(const struct sonde_snapshot *s, struct sonde_figures *out)
+{
+	struct sonde_asking a;
+
+	out->asking[0] = '\0';
+	if (!sonde_asking_of(s, &a))
+		return;
+	sonde_asking_text(&a, out->asking, sizeof(out->asking));
+	out->memory.ask_share = a.share;
+	out->memory.asking = out->asking;
+}
+
 void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out)
 {
 	struct sonde_memory_figures *f = &out->memory;
@@ -186,6 +199,7 @@ void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out)
 	f->held_own = figure(s, "rss.held_outside", "", LAST);
 	f->held_system = figure(s, "rss.held_system", NULL, LAST);
 	fill_over_time(s, f);
+	fill_asking(s, out);
 	file_parts(s, out->file_parts, sizeof(out->file_parts));
 	name_target(s, out->target, sizeof(out->target));
 	f->search_daemon = !strcmp(meta(s, "target.0.comm"), "searchd");

@@ -9,7 +9,7 @@
 /* Figures, and the strings that they point to. */
 struct sonde_figures {
 	struct sonde_memory_figures memory;
-	char file_parts[96], target[32];
+	char file_parts[96], target[32], asking[512];
 };
 
 void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out);

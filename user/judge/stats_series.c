@@ -9,6 +9,7 @@
 #define MIN_BATCHES		7
 #define MAX_BATCHES		14
 #define BATCH_CORRELATION_TIMES 10
+#define BATCH_TOO_SHORT		5
 
 double sonde_stats_mean(const double *x, size_t n)
 {
@@ -155,7 +156,7 @@ struct sonde_batching sonde_stats_batching(size_t n, double steps_per_day, doubl
 		b.count = (size_t)fmin(MAX_BATCHES, fmax(MIN_BATCHES, floor((double)n / least)));
 		b.length = n / b.count;
 	}
-	b.short_batches = (double)b.length < least;
+	b.short_batches = (double)b.length < BATCH_TOO_SHORT * correlation;
 	return b;
 }
 

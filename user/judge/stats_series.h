@@ -38,12 +38,12 @@ int sonde_stats_block_length(const double *x, size_t n, struct sonde_block_lengt
 
 /*
  * How to cut @n steps into batches: whole days where there are at least 7 of them, 7 to 14 batches;
- * otherwise 7 to 14 that are at least 10 correlation times long, 7 where even those are shorter.
+ * otherwise 7 to 14 that are at least 10 correlation times long, or 7.
  * count is 0 where n < 7.
  */
 struct sonde_batching {
 	size_t count, length; /* what is left over at the end belongs to no batch */
-	bool short_batches; /* shorter than 10 correlation times: the interval may be too narrow */
+	bool short_batches;   /* shorter than 5 correlation times: the interval may be too narrow */
 };
 
 struct sonde_batching sonde_stats_batching(size_t n, double steps_per_day, double correlation);

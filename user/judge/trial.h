@@ -40,6 +40,7 @@ struct sonde_trial_source {
 enum sonde_trial_stat {
 	SONDE_TRIAL_MEAN,     /* sum of num over sum of den        */
 	SONDE_TRIAL_QUANTILE, /* of the merged histogram           */
+	SONDE_TRIAL_GROWTH,   /* of a level, per day, after the change: levels only */
 };
 
 struct sonde_trial_metric {
@@ -125,6 +126,11 @@ struct sonde_windows *sonde_trial_hist(struct sonde_trial *t, size_t source, siz
  */
 size_t sonde_trial_warmup(const struct sonde_trial *t, bool *settled);
 
+/* The treated server's share of what its pair answered in a period: 0.5 where load is balanced;
+ * NAN: no latency was recorded. */
+double sonde_trial_share(const struct sonde_trial *t, const struct sonde_trial_pair *pair,
+			 const struct sonde_trial_period *period);
+
 /* ---- the result ---- */
 
 struct sonde_verdict_row {
@@ -138,13 +144,14 @@ struct sonde_verdict_row {
 	double effect, low, high; /* with the interval of 1 - alpha                         */
 	bool has_interval;	  /* false: why is in reason                                */
 	bool resampled;		  /* by the block bootstrap; otherwise by batches          */
-	double percentile_low, percentile_high; /* resampled: the percentile interval        */
+	double percentile_low, percentile_high;	  /* resampled: the percentile interval        */
+	double percentile_low2, percentile_high2; /* and that of 1 - 2 alpha */
 	bool forms_differ; /* an end is off by more than 20 % of the half width      */
 	double se, df, p, p_adjusted;
 	double alpha;
 	size_t family; /* tests that p_adjusted allows for                                    */
 	size_t batches_before, batches_after; /* not resampled                               */
-	bool short_batches; /* shorter than 10 correlation times: may be too narrow          */
+	bool short_batches; /* shorter than 5 correlation times: may be too narrow          */
 	size_t block;	    /* resampled: windows a block                  */
 	double margin_asked, margin; /* the second at least the control's own spread          */
 	double spread;		     /* 95th percentile of the control's placebo; NAN: none   */
@@ -152,7 +159,8 @@ struct sonde_verdict_row {
 	size_t placebo_splits;
 	uint64_t fewest, needed;  /* queries in the poorest cell, and the floor          */
 	double mde;		  /* least effect to be found with 80 %                       */
-	double days, days_needed; /* after the change; INFINITY: no number of days           */
+	double days_before, days; /* of the periods */
+	double days_needed;	  /* after the change; INFINITY: no number of days */
 	double restart_alarm;	  /* chance of a false alarm where restarts differ by 1 %     */
 	enum sonde_verdict verdict;
 	char reason[240];

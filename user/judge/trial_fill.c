@@ -40,6 +40,7 @@ static const struct {
 	{"mean", "query.latency", SONDE_TRIAL_MEAN, 0, true},
 	{"p95", "query.latency", SONDE_TRIAL_QUANTILE, 0.95, true},
 	{"p99", "query.latency", SONDE_TRIAL_QUANTILE, 0.99, true},
+	{"RSS growth a day", "rss.total", SONDE_TRIAL_GROWTH, 0, false},
 	{"p50", "query.latency", SONDE_TRIAL_QUANTILE, 0.5, false},
 	{"p99.9", "query.latency", SONDE_TRIAL_QUANTILE, 0.999, false},
 	{"RSS anonymous", "rss.anon", SONDE_TRIAL_MEAN, 0, false},
@@ -244,8 +245,11 @@ int sonde_trial_fill_from(struct sonde_trial *t, size_t server, struct sonde_rea
 	struct sonde_visitor own = {
 		.ctx = &f, .metric = on_metric, .hist = on_hist, .tick = on_tick};
 	struct sonde_fanout both = {.to = {&own, also}, .n = also ? 2 : 1};
-	struct sonde_reader_filter filter = {.since_ns = t->start_ns,
-					     .until_ns = t->start_ns + t->n_windows * t->window_ns};
+	struct sonde_reader_filter filter = {
+		.since_ns = t->start_ns,
+		/* a tick on the end of the last window belongs to it */
+		.until_ns = t->start_ns + t->n_windows * t->window_ns + 1,
+	};
 	struct sonde_visitor v = sonde_fanout_visitor(&both);
 	int err;
 

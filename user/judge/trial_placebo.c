@@ -24,8 +24,7 @@ static bool has_enough(const struct sonde_trial_work *k, const struct sonde_tria
 		return true;
 	for (size_t s = 0; s < k->t->n_servers; s++)
 		for (int i = 0; i < 2 && k->control[s] != 0; i++)
-			if (sonde_view_count(sonde_work_view(k, m->source, s), &part[i], 1) <
-			    least)
+			if (sonde_view_count(sonde_work_view(k, m->source, s), &part[i], 1) < least)
 				return false;
 	return true;
 }
@@ -54,9 +53,11 @@ void sonde_placebo_make(const struct sonde_trial_work *k, const struct sonde_tri
 {
 	double v[SPLITS * SONDE_PERIODS], margin = log1p(m->margin);
 	struct sonde_placebo p = {.spread = NAN, .over = NAN};
+	/* Growth is a property of the whole period: cut in two it is another figure. */
+	bool possible = k->control && m->stat != SONDE_TRIAL_GROWTH;
 	size_t over = 0;
 
-	for (int period = SONDE_BEFORE; k->control && period < SONDE_PERIODS; period++) {
+	for (int period = SONDE_BEFORE; possible && period < SONDE_PERIODS; period++) {
 		struct sonde_range r = sonde_work_period(k, period);
 		uint32_t n = r.to - r.from, places = n / 2 < SPLITS ? n / 2 : SPLITS;
 

@@ -5,7 +5,7 @@
 
 #include "judge/trial_reason.h"
 
-#define MANY_DAYS 1000
+#define LEAST_P 1e-6 /* what tails of distributions say beyond is not to be believed */
 
 static double percent(double log_ratio)
 {
@@ -20,10 +20,16 @@ static void say_equivalent(struct sonde_verdict_row *row, char *out, size_t size
 
 static void say_different(struct sonde_verdict_row *row, char *out, size_t size)
 {
-	if (row->family > 1)
-		snprintf(out, size, "p %.2g, of %zu tests", row->p_adjusted, row->family);
+	char p[24];
+
+	if (row->p_adjusted < LEAST_P)
+		snprintf(p, sizeof(p), "< %.0e", LEAST_P);
 	else
-		snprintf(out, size, "p %.2g", row->p_adjusted);
+		snprintf(p, sizeof(p), "%.2g", row->p_adjusted);
+	if (row->family > 1)
+		snprintf(out, size, "p %s, of %zu tests", p, row->family);
+	else
+		snprintf(out, size, "p %s", p);
 }
 
 static void say_unstable(struct sonde_verdict_row *row, char *out, size_t size)
@@ -34,13 +40,17 @@ static void say_unstable(struct sonde_verdict_row *row, char *out, size_t size)
 		 percent(row->margin_asked), 100 * row->placebo_over, row->placebo_splits);
 }
 
-/* How much longer, or that no time would do. */
+/* How much longer; or, where the time before the change is what is too short, how long a new run.
+ */
 static void say_days(const struct sonde_verdict_row *row, char *out, size_t size)
 {
 	double more = row->days_needed - row->days;
+	double factor = sonde_stats_length_needed(1, row->mde, row->margin);
 
-	if (!(row->days_needed < MANY_DAYS))
-		snprintf(out, size, "no further days resolve %.1f %%", percent(row->margin));
+	if (factor * (row->days_before + row->days) < more)
+		snprintf(out, size, "a new run of %.0f days before and %.0f after resolves %.1f %%",
+			 ceil(factor * row->days_before), ceil(factor * row->days),
+			 percent(row->margin));
 	else if (more >= 1)
 		snprintf(out, size, "about %.0f more days resolve %.1f %%", ceil(more),
 			 percent(row->margin));
@@ -54,7 +64,7 @@ static void say_days(const struct sonde_verdict_row *row, char *out, size_t size
 
 static void say_inconclusive(struct sonde_verdict_row *row, char *out, size_t size)
 {
-	char days[80];
+	char days[100];
 
 	if (!row->has_interval) {
 		snprintf(out, size, "too few windows in a period for an interval");

@@ -19,17 +19,20 @@
 #include "attach/plan.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "lens/alloc_consumption.h"
+#include "lens/alloc_counters.h"
 #include "lens/alloc_hooks.h"
+#include "lens/alloc_metrics.h"
+#include "lens/alloc_sites.h"
 #include "lens/lens.h"
 #include "sonde/alloc.h"
 #include "target/allocator.h"
 
 #include "alloc.skel.h" /* uses the types of sonde/ */
+#include "alloc_sites.skel.h"
 
 #define SPARE_TARGETS	  8	     /* restarts and new children get counters too              */
 #define COUNTER_BYTES_MAX (4u << 20) /* lanes are fewer than CPUs where they would take more */
-
-enum { M_CALLS, M_REQUESTED, M_FAILED, M_HANDED_OUT, M_GIVEN_BACK, M_LIVE };
 
 static const struct sonde_metric_desc metrics[] = {
 	[M_CALLS] = {"alloc.calls", "count", SONDE_COUNTER, "calls since attach, by function"},
@@ -38,12 +41,38 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_FAILED] = {"alloc.failed", "count", SONDE_COUNTER,
 		      "calls that returned no memory, by function"},
 	[M_HANDED_OUT] = {"alloc.handed_out", "bytes", SONDE_COUNTER,
-			  "bytes of the chunks handed out, headers and rounding included"},
+			  "bytes of the blocks handed out: their size class, or chunk with header"},
 	[M_GIVEN_BACK] = {"alloc.given_back", "bytes", SONDE_COUNTER,
-			  "bytes of the chunks given back, headers and rounding included"},
+			  "bytes of the blocks given back: their size class, or chunk with header"},
 	[M_LIVE] = {"alloc.live", "bytes", SONDE_GAUGE,
 		    "change of live bytes since attach: handed out less given back; below 0 when "
 		    "memory from before attach was given back"},
+	[M_STACKS] = {"alloc.stacks", "count", SONDE_COUNTER,
+		      "calls by where their call stack ends (--sites)"},
+	[M_ALLOCATED] = {"alloc.allocated", "bytes", SONDE_GAUGE,
+			 "live: held by the program by the allocator's own account, what threads "
+			 "have in their caches left out"},
+	[M_AT_MOST] = {"alloc.at_most", "bytes", SONDE_GAUGE,
+		       "upper bound of what is live: free memory in lists is not subtracted where "
+		       "it was not walked now"},
+	[M_AGE] = {"alloc.age", "ns", SONDE_GAUGE,
+		   "age of the oldest part of alloc.allocated: above 0 it is an estimate"},
+	[M_HEAP] = {"alloc.heap", "bytes", SONDE_GAUGE,
+		    "address space that the allocator has from the system"},
+	[M_FREE] = {"alloc.free", "bytes", SONDE_GAUGE, "of it free, by where it is kept"},
+	[M_UNMAPPED] = {"alloc.unmapped", "bytes", SONDE_GAUGE,
+			"of it given back to the system, address space kept"},
+	[M_METADATA] = {"alloc.metadata", "bytes", SONDE_GAUGE,
+			"the allocator's own memory, beside its heap"},
+	[M_THREADS] = {"alloc.threads", "count", SONDE_GAUGE,
+		       "threads whose own counters were read"},
+	[M_ENDS_LOST] =
+		{"alloc.ends_lost", "count", SONDE_COUNTER,
+		 "threads that ended unread: what each did since its last reading is missing"},
+	[M_READ_TIME] = {"alloc.read_time", "ns", SONDE_GAUGE,
+			 "time that the latest reading of the heap took"},
+	[M_NOT_CLEAN] = {"alloc.not_clean", "count", SONDE_COUNTER,
+			 "readings in which a check failed since the heap was changing meanwhile"},
 };
 
 static const struct sonde_hist_desc hists[] = {
@@ -69,13 +98,15 @@ static const char *const op_names[SONDE_ALLOC__MAX] = {
 struct op_link {
 	enum sonde_link_kind entry, ret; /* NONE: not attached */
 	enum sonde_insn_kind insn;
+	bool blind; /* the pointer that it gives is not seen */
 };
 
 struct target_state {
 	struct op_link ops[SONDE_ALLOC__MAX];
-	bool attached, returns; /* any probe; returns are seen, so live bytes are known */
-	uint64_t bytes;		/* at the previous tick */
-	uint64_t *buckets;	/* likewise, SONDE_HIST_BUCKETS */
+	bool attached;
+	bool blind;	   /* a block's size cannot be learned, of one of its allocators at least */
+	uint64_t bytes;	   /* at the previous tick */
+	uint64_t *buckets; /* likewise, SONDE_HIST_BUCKETS */
 };
 
 struct alloc_state {
@@ -86,20 +117,30 @@ struct alloc_state {
 	size_t rows_bytes, sizes_bytes;
 	struct sonde_hist interval;
 	uint64_t prev_ns;
+	struct sonde_alloc_sites *sites; /* NULL: by call stack is not asked for */
+	struct sonde_alloc_counters *counters; /* in counters mode */
+	struct sonde_alloc_base base;	       /* in exact mode */
 };
-
-static const void *alloc_elf(size_t *size)
-{
-	return alloc_bpf__elf_bytes(size);
-}
 
 static bool wants_probes(const struct sonde_lens_ctx *ctx)
 {
 	return ctx->opts->alloc_exact && !ctx->opts->passive;
 }
 
+static bool wants_sites(const struct sonde_lens_ctx *ctx)
+{
+	return wants_probes(ctx) && ctx->opts->sites;
+}
+
+static const void *alloc_elf(const struct sonde_lens_ctx *ctx, size_t *size)
+{
+	return wants_sites(ctx) ? alloc_sites_bpf__elf_bytes(size) : alloc_bpf__elf_bytes(size);
+}
+
 static int alloc_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 {
+	if (ctx->opts->alloc_counters)
+		return sonde_alloc_counters_hooks(ctx, hooks);
 	return wants_probes(ctx) ? sonde_alloc_hooks_add(ctx, hooks) : 0;
 }
 
@@ -121,42 +162,35 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 {
 	struct bpf_map *rows = bpf_object__find_map_by_name(obj, "alloc_rows");
 	struct bpf_map *sizes = bpf_object__find_map_by_name(obj, "alloc_sizes");
+	struct bpf_map *domains = bpf_object__find_map_by_name(obj, "alloc_domains");
 	struct bpf_map *rodata = bpf_object__find_map_by_name(obj, ".rodata.alloc");
 	size_t n = ctx->targets->n + SPARE_TARGETS;
 	struct sonde_alloc_geometry g;
 	int err;
 
-	if (!rows || !sizes || !rodata)
+	if (!rows || !sizes || !rodata || !domains)
 		return sonde_err(ENOENT, "alloc: a map is missing from the BPF object");
+	if (!ctx->opts->alloc_counters) {
+		struct bpf_map *ended = bpf_object__find_map_by_name(obj, "tls_ended");
+
+		if (ended && bpf_map__set_max_entries(ended, 1))
+			return sonde_err(EINVAL,
+					 "alloc: cannot size the map of threads that ended");
+	}
 	if (!wants_probes(ctx))
 		return 0; /* nothing will count: the smallest maps do */
 	n = n > SONDE_MAX_TARGETS ? SONDE_MAX_TARGETS : n;
 	g = choose_geometry(n, libbpf_num_possible_cpus());
+	err = wants_sites(ctx) ? sonde_alloc_sites_configure(ctx, obj, n) : 0;
+	if (err)
+		return err;
 	n = (size_t)g.targets * (g.lane_mask + 1);
 	err = bpf_map__set_max_entries(rows, (uint32_t)(n * SONDE_ALLOC_ROWS));
 	err = err ? err : bpf_map__set_max_entries(sizes, (uint32_t)(n * SONDE_HIST_BUCKETS));
+	n = sonde_alloc_domain_count(ctx->plan);
+	err = err ? err : bpf_map__set_max_entries(domains, n ? (uint32_t)n : 1);
 	err = err ? err : bpf_map__set_initial_value(rodata, &g, sizeof(g));
 	return err ? sonde_err(err, "alloc: cannot size the counters: %s", strerror(-err)) : 0;
-}
-
-static const void *map_view(struct bpf_object *obj, const char *name, size_t *bytes)
-{
-	struct bpf_map *map = bpf_object__find_map_by_name(obj, name);
-	long page = sysconf(_SC_PAGESIZE);
-	size_t size;
-	void *p;
-
-	if (!map)
-		return NULL;
-	size = (size_t)bpf_map__max_entries(map) * bpf_map__value_size(map);
-	size = (size + (size_t)page - 1) / (size_t)page * (size_t)page;
-	p = mmap(NULL, size, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
-	if (p == MAP_FAILED) {
-		sonde_err(errno, "alloc: cannot map %s: %s", name, strerror(errno));
-		return NULL;
-	}
-	*bytes = size;
-	return p;
 }
 
 /* Which operations of which target are attached, and how, as the plan says. */
@@ -179,12 +213,16 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
 			op->entry = item->kind;
 			op->insn = site->site.kind;
-			if (item->ret_program)
-				op->ret = item->kind == SONDE_LINK_UPROBE_PERF
-						  ? SONDE_LINK_URETPROBE_PERF
-						  : SONDE_LINK_URETPROBE_MULTI;
+			/* Where two functions share a name, the plan's last is the busy one. */
+			op->ret = !item->ret_program ? SONDE_LINK_NONE
+				  : item->kind == SONDE_LINK_UPROBE_PERF
+					  ? SONDE_LINK_URETPROBE_PERF
+					  : SONDE_LINK_URETPROBE_MULTI;
+			op->blind = !strcmp(item->program, "alloc_take") ||
+				    !strcmp(item->program, "alloc_count");
 			s->targets[t].attached = true;
-			s->targets[t].returns |= site->want_return;
+			s->targets[t].blind |=
+				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
 		}
 	}
 }
@@ -198,7 +236,9 @@ static void alloc_fini(struct sonde_lens_ctx *ctx)
 	for (uint32_t t = 0; s->targets && t < s->n_targets; t++)
 		free(s->targets[t].buckets);
 	free(s->targets);
+	sonde_alloc_counters_free(&s->counters);
 	sonde_hist_fini(&s->interval);
+	sonde_alloc_sites_free(&s->sites, ctx);
 	if (s->rows)
 		munmap((void *)s->rows, s->rows_bytes);
 	if (s->sizes)
@@ -209,8 +249,8 @@ static void alloc_fini(struct sonde_lens_ctx *ctx)
 
 static int make_state(struct sonde_lens_ctx *ctx, struct alloc_state *s)
 {
-	s->rows = map_view(ctx->obj, "alloc_rows", &s->rows_bytes);
-	s->sizes = map_view(ctx->obj, "alloc_sizes", &s->sizes_bytes);
+	s->rows = sonde_alloc_map_view(ctx->obj, "alloc_rows", &s->rows_bytes);
+	s->sizes = sonde_alloc_map_view(ctx->obj, "alloc_sizes", &s->sizes_bytes);
 	if (!s->rows || !s->sizes)
 		return -EIO;
 	s->targets = calloc(s->n_targets, sizeof(*s->targets));
@@ -235,6 +275,8 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	s = ctx->priv = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
+	if (ctx->opts->alloc_counters)
+		return sonde_alloc_counters_new(ctx, &s->counters);
 	if (!wants_probes(ctx) || !ctx->obj)
 		return 0;
 	rodata = bpf_object__find_map_by_name(ctx->obj, ".rodata.alloc");
@@ -244,6 +286,9 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	s->n_targets = g->targets;
 	s->lanes = g->lane_mask + 1;
 	err = make_state(ctx, s);
+	if (!err && wants_sites(ctx))
+		err = sonde_alloc_sites_new(&s->sites, ctx, s->n_targets);
+	err = err ? err : sonde_alloc_domains_fill(ctx);
 	if (!err)
 		learn_plan(ctx);
 	return err;
@@ -255,6 +300,8 @@ static int alloc_start(struct sonde_lens_ctx *ctx)
 	const uint32_t zero = 0, one = 1;
 	struct bpf_map *map;
 
+	if (s->counters)
+		return sonde_alloc_counters_start(ctx, s->counters);
 	if (!s->rows)
 		return 0;
 	map = bpf_object__find_map_by_name(ctx->obj, ".bss");
@@ -265,26 +312,19 @@ static int alloc_start(struct sonde_lens_ctx *ctx)
 
 static int alloc_retarget(struct sonde_lens_ctx *ctx)
 {
+	const struct alloc_state *s = ctx->priv;
+
+	if (s->counters)
+		sonde_alloc_counters_retarget(s->counters);
 	learn_plan(ctx);
 	return 0;
 }
 
 static struct sonde_alloc_row sum_row(const struct alloc_state *s, uint32_t target, uint32_t op)
 {
-	struct sonde_alloc_row sum = {0};
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
 
-	for (uint32_t lane = 0; lane < s->lanes; lane++) {
-		const struct sonde_alloc_row *r =
-			&s->rows[sonde_alloc_row_index(lane, s->n_targets, target, op)];
-
-		sum.calls += __atomic_load_n(&r->calls, __ATOMIC_RELAXED);
-		sum.bytes += __atomic_load_n(&r->bytes, __ATOMIC_RELAXED);
-		sum.failed += __atomic_load_n(&r->failed, __ATOMIC_RELAXED);
-		sum.inner += __atomic_load_n(&r->inner, __ATOMIC_RELAXED);
-		sum.chunk_in += __atomic_load_n(&r->chunk_in, __ATOMIC_RELAXED);
-		sum.chunk_out += __atomic_load_n(&r->chunk_out, __ATOMIC_RELAXED);
-	}
-	return sum;
+	return sonde_alloc_sum_row(&v, target, op);
 }
 
 static int push_op(const struct sonde_lens_ctx *ctx, uint32_t target, enum sonde_alloc_op op,
@@ -306,11 +346,11 @@ static int push_live(const struct sonde_lens_ctx *ctx, uint32_t target,
 {
 	int err;
 
-	if (!ts->returns)
+	if (ts->blind)
 		return sonde_lens_push_absent(
 			ctx, target, M_LIVE, "", ts_ns,
-			"the allocator keeps no size beside the memory: what a "
-			"free gives back needs its own tables");
+			"the tables in which the allocator keeps the sizes of its blocks were not "
+			"found in the process");
 	err = sonde_lens_push(ctx, target, M_HANDED_OUT, "", ts_ns, (double)in);
 	err = err ? err : sonde_lens_push(ctx, target, M_GIVEN_BACK, "", ts_ns, (double)out);
 	return err ? err
@@ -384,11 +424,41 @@ static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint6
 	return err ? err : sonde_lens_push_absent(ctx, target, M_LIVE, "", ts_ns, why);
 }
 
+/* Every pointer that was handed out was seen: blocks can be followed. */
+static bool follows_blocks(const struct alloc_state *s, uint32_t target)
+{
+	for (uint32_t op = 1; op < SONDE_ALLOC__MAX; op++)
+		if (s->targets[target].ops[op].blind && sum_row(s, target, op).calls)
+			return false;
+	return true;
+}
+
+static int tick_sites(const struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	bool follows[SONDE_MAX_TARGETS] = {false};
+
+	for (uint32_t t = 0; t < s->n_targets; t++)
+		follows[t] = follows_blocks(s, t);
+	return sonde_alloc_sites_tick(s->sites, ctx, follows, M_STACKS, ts_ns);
+}
+
+static int alloc_finish(struct sonde_lens_ctx *ctx)
+{
+	struct alloc_state *s = ctx->priv;
+
+	if (s->sites)
+		sonde_alloc_sites_finish(s->sites);
+	return 0;
+}
+
 static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
 	struct alloc_state *s = ctx->priv;
-	int err = 0;
+	int err = s->sites ? tick_sites(ctx, ts_ns) : 0;
 
+	if (s->counters)
+		return sonde_alloc_counters_tick(ctx, s->counters, ts_ns);
 	for (uint32_t t = 0; !err && t < ctx->targets->n; t++) {
 		if (t < s->n_targets && s->targets[t].attached)
 			err = push_target(ctx, t, ts_ns);
@@ -433,12 +503,30 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 	return n;
 }
 
+static int alloc_consumption(struct sonde_lens_ctx *ctx, uint64_t now_ns,
+			     struct sonde_consumption *out)
+{
+	struct alloc_state *s = ctx->priv;
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
+	bool attached = false;
+
+	if (s->counters)
+		return sonde_alloc_counters_consumption(ctx, s->counters, now_ns, out);
+	for (uint32_t t = 0; t < s->n_targets; t++) {
+		if (s->targets[t].blind)
+			return -ENODATA;
+		attached |= s->targets[t].attached;
+	}
+	return attached ? sonde_alloc_consumption(ctx, &v, &s->base, now_ns, out) : -ENODATA;
+}
+
 const struct sonde_lens sonde_lens_alloc = {
 	.id = SONDE_LENS_ALLOC,
 	.name = "alloc",
-	.summary = "calls and bytes by allocator function, size histogram, live bytes",
-	.overhead =
-		"exact mode: one trap an entry and one a return, about 2 us a malloc and free pair",
+	.summary = "live bytes by the allocator's own counters; in exact mode every call",
+	.overhead = "counters: nothing attached, about 0.1 ms a reading, walks of free lists for 1 "
+		    "% of "
+		    "the time; exact: about 2 us a malloc and free pair",
 	.blind_spots =
 		"memory that the program maps itself (mmap), allocators linked in statically "
 		"without symbols, custom pools inside one malloc",
@@ -446,13 +534,15 @@ const struct sonde_lens sonde_lens_alloc = {
 	.n_metrics = SONDE_ARRAY_SIZE(metrics),
 	.hists = hists,
 	.n_hists = SONDE_ARRAY_SIZE(hists),
-	.elf = alloc_elf,
+	.elf_for = alloc_elf,
 	.hooks = alloc_hooks,
 	.configure = alloc_configure,
 	.init = alloc_init,
 	.start = alloc_start,
 	.retarget = alloc_retarget,
 	.tick = alloc_tick,
+	.finish = alloc_finish,
 	.hits = alloc_hits,
+	.consumption = alloc_consumption,
 	.fini = alloc_fini,
 };

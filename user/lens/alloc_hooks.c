@@ -11,11 +11,15 @@
 #include <string.h>
 
 #include "core/err.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "lens/alloc_hooks.h"
 #include "sonde/alloc.h"
 #include "target/allocator.h"
+#include "target/blocks/blocks.h"
 #include "target/elf.h"
+
+#define MAX_ALLOCATORS 4 /* of one process; what is beyond is not counted */
 
 #define ENTRY_ALTS(prog)                                                                           \
 	{                                                                                          \
@@ -30,6 +34,8 @@
 
 static const struct sonde_alternative free_alts[] = ENTRY_ALTS("alloc_free");
 static const struct sonde_alternative wrapper_alts[] = ENTRY_ALTS("alloc_wrapper");
+static const struct sonde_alternative take_alts[] = ENTRY_ALTS("alloc_take");
+static const struct sonde_alternative give_alts[] = ENTRY_ALTS("alloc_give");
 static const struct sonde_alternative count_alts[] = ENTRY_ALTS("alloc_count");
 static const struct sonde_alternative return_alts[] = {
 	{.kind = SONDE_LINK_UPROBE_SESSION,
@@ -46,7 +52,7 @@ static const struct sonde_alternative return_alts[] = {
 };
 
 /* The hooks of one target, in the order of this table. */
-enum group { G_RETURN, G_FREE, G_WRAPPER, G_COUNT, G__MAX };
+enum group { G_RETURN, G_FREE, G_WRAPPER, G_TAKE, G_GIVE, G_COUNT, G__MAX };
 
 static const struct sonde_hook group_hooks[G__MAX] = {
 	[G_RETURN] = {.name = "alloc.return",
@@ -63,6 +69,16 @@ static const struct sonde_hook group_hooks[G__MAX] = {
 		       .alts = wrapper_alts,
 		       .n_alts = SONDE_ARRAY_SIZE(wrapper_alts),
 		       .purpose = "calls named by operator new and delete"},
+	[G_TAKE] = {.name = "alloc.take",
+		    .required = true,
+		    .alts = take_alts,
+		    .n_alts = SONDE_ARRAY_SIZE(take_alts),
+		    .purpose = "memory asked for, which its size class tells"},
+	[G_GIVE] = {.name = "alloc.give",
+		    .required = true,
+		    .alts = give_alts,
+		    .n_alts = SONDE_ARRAY_SIZE(give_alts),
+		    .purpose = "memory given back, looked up in the allocator's tables"},
 	[G_COUNT] = {.name = "alloc.count",
 		     .required = true,
 		     .alts = count_alts,
@@ -70,46 +86,23 @@ static const struct sonde_hook group_hooks[G__MAX] = {
 		     .purpose = "calls and bytes asked for"},
 };
 
-/* Functions that pass the call on to the allocator. `aligned`: the second argument is an alignment.
- */
-struct passing {
-	const char *symbol;
-	enum sonde_alloc_op op;
-	bool aligned;
-};
-
-/* In the allocator's own file, with a return worth seeing. */
-static const struct passing own_passing[] = {
-	{"reallocarray", SONDE_ALLOC_REALLOCARRAY, false},
-};
-
-/* In the C++ library, or in a program that carries its own; they may throw. */
-static const struct passing cxx_passing[] = {
-	{"_Znwm", SONDE_ALLOC_NEW, false},
-	{"_Znam", SONDE_ALLOC_NEW, false},
-	{"_ZnwmRKSt9nothrow_t", SONDE_ALLOC_NEW, false},
-	{"_ZnamRKSt9nothrow_t", SONDE_ALLOC_NEW, false},
-	{"_ZnwmSt11align_val_t", SONDE_ALLOC_NEW, true},
-	{"_ZnamSt11align_val_t", SONDE_ALLOC_NEW, true},
-	{"_ZnwmSt11align_val_tRKSt9nothrow_t", SONDE_ALLOC_NEW, true},
-	{"_ZnamSt11align_val_tRKSt9nothrow_t", SONDE_ALLOC_NEW, true},
-	{"_ZdlPv", SONDE_ALLOC_DELETE, false},
-	{"_ZdaPv", SONDE_ALLOC_DELETE, false},
-	{"_ZdlPvRKSt9nothrow_t", SONDE_ALLOC_DELETE, false},
-	{"_ZdaPvRKSt9nothrow_t", SONDE_ALLOC_DELETE, false},
-	{"_ZdlPvSt11align_val_t", SONDE_ALLOC_DELETE, false},
-	{"_ZdaPvSt11align_val_t", SONDE_ALLOC_DELETE, false},
-	{"_ZdlPvSt11align_val_tRKSt9nothrow_t", SONDE_ALLOC_DELETE, false},
-	{"_ZdaPvSt11align_val_tRKSt9nothrow_t", SONDE_ALLOC_DELETE, false},
-	{"_ZdlPvm", SONDE_ALLOC_DELETE_SIZED, false},
-	{"_ZdaPvm", SONDE_ALLOC_DELETE_SIZED, false},
-	{"_ZdlPvmSt11align_val_t", SONDE_ALLOC_DELETE_SIZED, false},
-	{"_ZdaPvmSt11align_val_t", SONDE_ALLOC_DELETE_SIZED, false},
+/* In glibc's own file beside its set: passes the call on, with a return worth seeing. */
+static const struct sonde_alloc_entry own_passing[] = {
+	{"reallocarray", SONDE_ALLOC_REALLOCARRAY,
+	 .args = SONDE_ARG_RDI | SONDE_ARG_RSI | SONDE_ARG_RDX},
 };
 
 struct process {
 	pid_t pid;
-	uint32_t index; /* in the session's list of targets */
+	uint32_t index;	   /* in the session's list of targets */
+	uint32_t *domains; /* given out so far, over all targets */
+	enum sonde_alloc_returns returns;
+};
+
+/* How the blocks of an allocator of the process are measured: part of its sites' cookies. */
+struct rule {
+	enum sonde_block_rule rule; /* UNKNOWN: calls are counted, no more */
+	uint32_t domain;
 };
 
 struct site_array {
@@ -141,17 +134,28 @@ static bool has_site(const struct site_array *a, const struct sonde_module *m, u
 	return false;
 }
 
-static int site_add(struct site_array *a, const struct process *proc, const struct sonde_module *m,
-		    const struct passing *p, const struct sonde_site *site, bool want_return)
+static uint64_t cookie_of(const struct process *proc, const struct sonde_alloc_entry *e,
+			  const struct sonde_site *site, const struct rule *rule)
+{
+	uint32_t flags = (e->aligned ? SONDE_ALLOC_COOKIE_ALIGNED : 0) |
+			 (e->returns_size ? SONDE_ALLOC_COOKIE_SIZE : 0);
+
+	return SONDE_ALLOC_COOKIE(e->op, flags, site->sp_delta, proc->index) |
+	       SONDE_ALLOC_COOKIE_BLOCK(rule->rule, rule->domain);
+}
+
+static int site_add(struct site_array *a, const struct sonde_module *m, const char *symbol,
+		    const struct sonde_site *site, uint64_t cookie, const struct process *proc,
+		    bool want_return)
 {
 	struct sonde_probe_site s = {
 		.path = strdup(m->open_path),
 		.shown = strdup(m->path),
-		.symbol = strdup(p->symbol),
+		.symbol = strdup(symbol),
 		.dev = m->dev,
 		.inode = m->inode,
 		.site = *site,
-		.cookie = SONDE_ALLOC_COOKIE(p->op, p->aligned, site->sp_delta, proc->index),
+		.cookie = cookie,
 		.pid = proc->pid,
 		.want_return = want_return,
 	};
@@ -167,10 +171,9 @@ static int site_add(struct site_array *a, const struct process *proc, const stru
 /* Resolve @n passing functions in @m; those that it lacks or that are there already are passed
  * over. */
 static int add_passing(struct site_array *a, const struct process *proc,
-		       const struct sonde_module *m, const struct passing *p, size_t n,
-		       bool want_return)
+		       const struct sonde_module *m, const struct sonde_alloc_entry *e, size_t n,
+		       const struct rule *rule)
 {
-	unsigned args = SONDE_ARG_RDI | SONDE_ARG_RSI | SONDE_ARG_RDX;
 	struct sonde_elf *elf = NULL;
 	char root[32];
 	int err;
@@ -178,15 +181,16 @@ static int add_passing(struct site_array *a, const struct process *proc,
 	snprintf(root, sizeof(root), "/proc/%d/root", proc->pid);
 	err = sonde_elf_open(&elf, m->open_path, root);
 	for (size_t i = 0; !err && i < n; i++) {
+		bool want_return = sonde_alloc_wants_return(&e[i], proc->returns);
 		struct sonde_site site;
 		struct sonde_sym sym;
 
-		if (sonde_elf_find(elf, p[i].symbol, &sym) || has_site(a, m, sym.offset))
+		if (sonde_elf_find(elf, e[i].symbol, &sym) || has_site(a, m, sym.offset))
 			continue;
-		if (!want_return)
-			args = SONDE_ARG_RDI | (p[i].aligned ? SONDE_ARG_RSI : 0);
-		err = sonde_site_choose(elf, sym.offset, sym.size, args, want_return, &site);
-		err = err ? err : site_add(a, proc, m, &p[i], &site, want_return);
+		err = sonde_site_choose(elf, sym.offset, sym.size, e[i].args, want_return, &site);
+		err = err ? err
+			  : site_add(a, m, e[i].symbol, &site, cookie_of(proc, &e[i], &site, rule),
+				     proc, want_return);
 	}
 	sonde_elf_free(&elf);
 	return err;
@@ -201,55 +205,98 @@ static bool may_wrap(const struct sonde_module *m)
 	return m->is_exe || !strncmp(base, "libstdc++", 9) || !strncmp(base, "libc++", 6);
 }
 
-static enum group group_of(const struct sonde_allocator *a, const struct sonde_alloc_entry *e)
+static bool gives_back(const struct sonde_alloc_entry *e)
 {
-	if (!a->exact)
+	return e->op == SONDE_ALLOC_FREE || e->op == SONDE_ALLOC_DELETE ||
+	       e->op == SONDE_ALLOC_DELETE_SIZED;
+}
+
+static enum group group_of(const struct process *proc, const struct rule *rule,
+			   const struct sonde_alloc_entry *e)
+{
+	if (rule->rule == SONDE_BLOCK_UNKNOWN)
 		return G_COUNT;
-	if (e->op == SONDE_ALLOC_FREE)
-		return G_FREE;
-	if (e->may_throw || e->op == SONDE_ALLOC_DELETE || e->op == SONDE_ALLOC_DELETE_SIZED)
-		return G_WRAPPER;
-	return G_RETURN;
+	if (rule->rule == SONDE_BLOCK_HEADER)
+		return gives_back(e) ? G_FREE : G_RETURN;
+	if (gives_back(e))
+		return G_GIVE;
+	return sonde_alloc_wants_return(e, proc->returns) ? G_RETURN : G_TAKE;
 }
 
 /* The allocator's own functions, as its descriptor lists them. */
 static int add_own(struct site_array groups[G__MAX], const struct process *proc,
-		   const struct sonde_allocator *a, const struct sonde_module *m)
+		   const struct sonde_allocator *a, const struct sonde_module *m,
+		   const struct rule *rule)
 {
 	sonde_autofree struct sonde_alloc_site *sites = NULL;
 	size_t n = 0;
-	int err = sonde_allocator_sites(a, m, a->exact, &sites, &n);
+	bool unknown = rule->rule == SONDE_BLOCK_UNKNOWN;
+	int err = sonde_allocator_sites(a, m, unknown ? SONDE_RETURNS_NONE : proc->returns, &sites,
+					&n);
 
 	for (size_t i = 0; !err && i < n; i++) {
 		const struct sonde_alloc_entry *e = sites[i].entry;
-		struct passing p = {.symbol = sites[i].symbol, .op = e->op};
-		enum group g = group_of(a, e);
+		enum group g = group_of(proc, rule, e);
 
-		p.aligned = e->op == SONDE_ALLOC_NEW && strstr(e->symbol, "align_val_t");
-		err = site_add(&groups[g], proc, m, &p, &sites[i].site, g == G_RETURN);
+		err = site_add(&groups[g], m, sites[i].symbol, &sites[i].site,
+			       cookie_of(proc, e, &sites[i].site, rule), proc, g == G_RETURN);
 	}
 	return err;
+}
+
+/* What wraps glibc's functions lies in other files too: the C++ library, the program. */
+static int add_wrappers(struct site_array groups[G__MAX], const struct process *proc,
+			const struct sonde_modules *mods, size_t own, const struct rule *rule)
+{
+	int err = add_passing(&groups[G_RETURN], proc, &mods->m[own], own_passing,
+			      SONDE_ARRAY_SIZE(own_passing), rule);
+
+	for (size_t i = 0; !err && i < mods->n; i++)
+		if (may_wrap(&mods->m[i]))
+			err = add_passing(&groups[G_WRAPPER], proc, &mods->m[i], sonde_cxx_entries,
+					  sonde_cxx_entry_count, rule);
+	return err;
+}
+
+/* The rule of an allocator, once its tables have been found in the process. */
+static struct rule rule_of(const struct process *proc, const struct sonde_allocator *a,
+			   const struct sonde_module *m)
+{
+	sonde_autofree struct sonde_alloc_domain *d = malloc(sizeof(*d));
+	struct rule rule = {.rule = a->rule};
+	int err;
+
+	if (!a->learn)
+		return rule;
+	err = d ? sonde_blocks_learn(proc->pid, a, m, d) : -ENOMEM;
+	if (err) {
+		sonde_warn("%s: the tables in which this %s keeps the sizes of its blocks were not "
+			   "found (%s): its calls are counted, live bytes are not known",
+			   m->path, a->name, strerror(-err));
+		rule.rule = SONDE_BLOCK_UNKNOWN;
+		return rule;
+	}
+	rule.domain = (*proc->domains)++;
+	return rule;
 }
 
 static int find_sites(struct site_array groups[G__MAX], const struct process *proc,
 		      const struct sonde_modules *mods)
 {
-	const struct sonde_allocator *a;
-	char version[32];
-	size_t own;
-	int err = sonde_allocator_detect(proc->pid, mods, &a, &own, version, sizeof(version));
+	struct sonde_allocator_use use[MAX_ALLOCATORS];
+	size_t n = 0;
+	int err = sonde_allocator_list(proc->pid, mods, use, MAX_ALLOCATORS, &n);
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	err = add_own(groups, proc, a, &mods->m[own]);
-	if (err || !a->exact)
-		return err;
-	err = add_passing(&groups[G_RETURN], proc, &mods->m[own], own_passing,
-			  SONDE_ARRAY_SIZE(own_passing), true);
-	for (size_t i = 0; !err && i < mods->n; i++)
-		if (may_wrap(&mods->m[i]))
-			err = add_passing(&groups[G_WRAPPER], proc, &mods->m[i], cxx_passing,
-					  SONDE_ARRAY_SIZE(cxx_passing), false);
+	for (size_t i = 0; !err && i < n; i++) {
+		const struct sonde_allocator *a = use[i].allocator;
+		struct rule rule = rule_of(proc, a, &mods->m[use[i].module]);
+
+		err = add_own(groups, proc, a, &mods->m[use[i].module], &rule);
+		if (!err && rule.rule == SONDE_BLOCK_HEADER)
+			err = add_wrappers(groups, proc, mods, use[i].module, &rule);
+	}
 	return err;
 }
 
@@ -282,9 +329,15 @@ static int add_target(const struct process *proc, struct sonde_hook_list *hooks)
 
 int sonde_alloc_hooks_add(const struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 {
+	uint32_t domains = 0;
+
 	for (size_t i = 0; i < ctx->targets->n; i++) {
 		const struct sonde_target *t = &ctx->targets->t[i];
-		struct process proc = {.pid = t->pid, .index = (uint32_t)i};
+		struct process proc = {.pid = t->pid,
+				       .index = (uint32_t)i,
+				       .domains = &domains,
+				       .returns = ctx->opts->sites ? SONDE_RETURNS_ALL
+								   : SONDE_RETURNS_SIZES};
 		int err = t->gone || !t->allocator ? 0 : add_target(&proc, hooks);
 
 		if (err && sonde_target_alive(t)) /* one that has just gone needs no probe */

@@ -6,10 +6,16 @@
 #include "lens/lens.h"
 
 /*
- * Add the hooks of every target whose allocator is known: functions whose return is seen, free, and
- * operator new and delete where they only pass calls on; or one hook of entries for an allocator
- * that can only be counted. 0 or -errno (logged).
+ * Add the hooks of every target whose allocator is known: functions whose return is seen, those
+ * whose entry says enough, free, and operator new and delete where they only pass calls on; or one
+ * hook of entries for an allocator whose tables were not found. 0 or -errno (logged).
  */
 int sonde_alloc_hooks_add(const struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+
+/* How many domains the sites of the plan refer to. */
+struct sonde_plan;
+uint32_t sonde_alloc_domain_count(const struct sonde_plan *plan);
+/* Learn and fill each, by the first site that refers to it. 0 or -errno (logged). */
+int sonde_alloc_domains_fill(struct sonde_lens_ctx *ctx);
 
 #endif

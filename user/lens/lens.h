@@ -13,10 +13,12 @@
 #include "attach/hook.h"
 #include "core/clock.h"
 #include "model/visitor.h"
+#include "sonde/consumption.h"
 #include "sonde/event.h"
 #include "target/target.h"
 
 struct bpf_object;
+struct sonde_calibration; /* attach/cost.h */
 
 /* Whose memory RSS is, mapping by mapping: reading that takes mmap_lock. Auto: while it takes under
  * 50 ms, every 10 s; full: at any length, each tick, for at most 1 % of the time. */
@@ -26,6 +28,10 @@ enum sonde_ledger_mode { SONDE_LEDGER_AUTO = 0, SONDE_LEDGER_FULL, SONDE_LEDGER_
 struct sonde_lens_opts {
 	bool passive;	   /* no uprobe, no read of the target's memory                            */
 	bool alloc_exact;  /* --alloc-mode exact                                                    */
+	bool sites;	   /* --sites: by call stack, too                                           */
+	uint32_t sites_sample; /* follow one live block in so many; 0: all while they fit           */
+	bool alloc_counters; /* --alloc-mode counters, and auto                                     */
+	bool alloc_asked;    /* counters were asked for by name: more may be spent on them          */
 	bool query_text;   /* spans carry their text                                                */
 	bool want_spans;   /* somebody downstream takes spans, and what was done for each query     */
 	uint64_t slower_than_ns;
@@ -52,6 +58,8 @@ struct sonde_lens_ctx {
 	const struct sonde_clockpair *clock;
 	struct bpf_object *obj;	   /* loaded object, or NULL for a lens without BPF                 */
 	struct sonde_plan *plan;   /* the executed plan: which alternative each hook got            */
+	/* What a hit costs on this machine; NULL or all 0 where it was not measured. */
+	const struct sonde_calibration *calibration;
 	bool rehearsal;		   /* values of this tick are not kept: leave out what is dear      */
 	void *priv;		   /* the lens's own state, made by init, freed by fini             */
 };
@@ -69,6 +77,8 @@ struct sonde_lens {
 	size_t n_hists;
 	/* The BPF object's bytes (from its skeleton), or NULL for a lens that needs none. */
 	const void *(*elf)(size_t *size);
+	/* The same where it depends on how the lens was asked to look; instead of elf. Optional. */
+	const void *(*elf_for)(const struct sonde_lens_ctx *ctx, size_t *size);
 	/*
 	 * Add this lens's hooks for these targets to @hooks. Targets may change (a restart): called
 	 * again then. 0 or -errno (logged).
@@ -95,6 +105,19 @@ struct sonde_lens {
 	 * @max rows into @out, returns how many. Multiplied by the calibrated cost of a hit. Optional.
 	 */
 	size_t (*hits)(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, size_t max);
+	/*
+	 * What all targets together have allocated and not freed, as of now or of the last reading
+	 * (then with that one's time). At most every millisecond: no system call if it can be helped.
+	 * 0; -ENODATA when there is none now. Optional.
+	 */
+	int (*consumption)(struct sonde_lens_ctx *ctx, uint64_t now_ns,
+			   struct sonde_consumption *out);
+	/*
+	 * Every 10 ms while recording, @attached: are the links there? Should they be? For a lens
+	 * whose probes may fire more often than can be paid for: the session takes them off and puts
+	 * them on again as this says. Optional.
+	 */
+	bool (*pulse)(struct sonde_lens_ctx *ctx, uint64_t now_ns, bool attached);
 	void (*fini)(struct sonde_lens_ctx *ctx);
 };
 
@@ -102,6 +125,9 @@ struct sonde_lens {
 extern const struct sonde_lens *const sonde_lenses[];
 extern const size_t sonde_lens_count;
 const struct sonde_lens *sonde_lens_find(const char *name);
+
+/* The object's bytes for this context, NULL for a lens that needs none. */
+const void *sonde_lens_elf(const struct sonde_lens_ctx *ctx, size_t *size);
 
 /* For lenses: push one value, one absence, one note of ctx->lens. @metric indexes lens->metrics.
  * 0 or the visitor's -errno. */

@@ -33,7 +33,10 @@ enum {
 	M_SKIPPED,
 	M_HANDLER,
 	M_LOG,
-	M_UNFINISHED
+	M_UNFINISHED,
+	M_HEAP_SPANS,
+	M_HEAP_ALLOCATED,
+	M_HEAP_FREED,
 };
 
 static const struct sonde_metric_desc metrics[] = {
@@ -53,6 +56,12 @@ static const struct sonde_metric_desc metrics[] = {
 		       "calls of the daemon's statement handler"},
 	[M_UNFINISHED] = {"query.unfinished", "count", SONDE_GAUGE,
 			  "queries still being answered when the observation ended"},
+	[M_HEAP_SPANS] = {"query.heap_spans", "count", SONDE_COUNTER,
+			  "queries whose bytes the allocator's own counters tell"},
+	[M_HEAP_ALLOCATED] = {"query.heap_allocated", "bytes", SONDE_COUNTER,
+			      "bytes that their threads allocated while they ran them"},
+	[M_HEAP_FREED] = {"query.heap_freed", "bytes", SONDE_COUNTER,
+			  "bytes that their threads gave back while they ran them"},
 	[M_LOG] = {"query.log_calls", "count", SONDE_COUNTER, "searches that the daemon logged"},
 };
 
@@ -67,13 +76,25 @@ static const struct {
 	{M_STATEMENTS, SONDE_QUERY_STATEMENTS},
 };
 
-enum { H_LATENCY, H_WAIT, H_SERVICE };
+/* Pushed once there is one: only some allocators keep such counters. */
+static const struct {
+	size_t metric;
+	enum sonde_query_counter counter;
+} heap_counted[] = {
+	{M_HEAP_SPANS, SONDE_QUERY_HEAP_SPANS},
+	{M_HEAP_ALLOCATED, SONDE_QUERY_HEAP_ALLOCATED},
+	{M_HEAP_FREED, SONDE_QUERY_HEAP_FREED},
+};
+
+enum { H_LATENCY, H_WAIT, H_SERVICE, H_ALLOCATED };
 
 static const struct sonde_hist_desc hists[] = {
 	[H_LATENCY] = {"query.latency", "ns",
 		       "answered queries, from the request's arrival to the answer's last byte"},
 	[H_WAIT] = {"query.wait", "ns", "the request was there and nobody read it"},
 	[H_SERVICE] = {"query.service", "ns", "from the first read to the answer's first byte"},
+	[H_ALLOCATED] = {"query.allocated", "bytes",
+			 "answered queries: what the allocator counted for the thread that ran it"},
 };
 
 static const char *const class_names[] = {
@@ -201,7 +222,11 @@ static int push_hists(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	if (err)
 		return err;
 	take_delta(st, SONDE_QUERY_ROW_SERVICE);
-	return push_hist(ctx, ts_ns, H_SERVICE, "", &st->delta);
+	err = push_hist(ctx, ts_ns, H_SERVICE, "", &st->delta);
+	if (err)
+		return err;
+	take_delta(st, SONDE_QUERY_ROW_ALLOCATED);
+	return push_hist(ctx, ts_ns, H_ALLOCATED, "", &st->delta);
 }
 
 static int read_counts(struct query_state *st)
@@ -257,6 +282,10 @@ static int query_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(counted) && !err; i++)
 		err = sonde_lens_push(ctx, 0, counted[i].metric, "", ts_ns,
 				      (double)st->counts[counted[i].counter]);
+	for (size_t i = 0;
+	     i < SONDE_ARRAY_SIZE(heap_counted) && st->counts[SONDE_QUERY_HEAP_SPANS] && !err; i++)
+		err = sonde_lens_push(ctx, 0, heap_counted[i].metric, "", ts_ns,
+				      (double)st->counts[heap_counted[i].counter]);
 	if (!err && ctx->opts->slower_than_ns)
 		err = sonde_lens_push(ctx, 0, M_SKIPPED, "", ts_ns,
 				      (double)st->counts[SONDE_QUERY_SLOW_SKIPPED]);

@@ -236,6 +236,11 @@ static void copy_charges(const struct sonde_lens_ctx *ctx, const struct sonde_ev
 	s->faults = ev->faults;
 	s->fault_ns = ev->fault_ns;
 	s->has_alloc = ctx->opts->alloc_exact;
+	s->has_heap = ev->flags & SONDE_SPAN_F_HEAP;
+	if (s->has_heap) {
+		s->heap_allocated = ev->heap_allocated;
+		s->heap_freed = ev->heap_freed;
+	}
 	s->has_faults = ev->faults > 0;
 }
 

@@ -20,6 +20,10 @@ struct sonde_span {
 	uint64_t bytes_in, bytes_out;
 	uint64_t alloc_bytes, alloc_calls, faults, fault_ns; /* valid as has_alloc / has_faults say */
 	bool has_alloc, has_faults;
+	/* Valid as has_heap says: what the allocator itself counted for the query's thread, size classes
+	 * included, from the request read to the answer's last byte. */
+	uint64_t heap_allocated, heap_freed;
+	bool has_heap;
 	uint64_t handler_ns, found;
 	uint32_t handler_wall_ms, handler_hits;
 	uint32_t flags;	   /* enum sonde_span_flag                        */

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: GPL-2.0-or-later
--- Schema 1 of a sonde recording. docs/recording.md explains it; docs/schema-changes.md lists changes.
+-- Schema 3 of a sonde recording, with schema_stacks.sql. docs/recording.md explains it;
+-- docs/schema-changes.md lists changes.
 -- Every time is UTC, in ns since 1970. NULL means "not known", never 0. Numbers of kinds, levels,
 -- causes and states are named in table enum. Append columns and tables, never change a meaning.
 
@@ -95,8 +96,8 @@ CREATE TABLE fingerprint (
 	text TEXT NOT NULL
 ) STRICT;
 
--- A span is one query. start_ns and later times are NULL where not seen; alloc_*, fault*, handler_*
--- where not measured.
+-- A span is one query. start_ns and later times are NULL where not seen; alloc_*, fault*, handler_*,
+-- heap_* where not measured.
 CREATE TABLE span (
 	id              INTEGER PRIMARY KEY,
 	target          INTEGER NOT NULL,
@@ -129,7 +130,9 @@ CREATE TABLE span (
 	handler_ns      INTEGER,
 	found           INTEGER,
 	handler_wall_ms INTEGER,
-	handler_hits    INTEGER
+	handler_hits    INTEGER,
+	heap_allocated  INTEGER, -- what the allocator counted for the query's thread
+	heap_freed      INTEGER
 ) STRICT;
 
 -- Only where the text itself was asked for. DELETE FROM query_text; VACUUM; makes a file fit to share.
@@ -149,7 +152,7 @@ SELECT s.id, s.target, s.pid, s.tid, printf('%016x', s.conn) AS conn, s.seq,
        max(s.first_ns - s.start_ns, 0) AS service_ns,
        max(s.last_ns - s.first_ns, 0) AS send_ns,
        s.bytes_in, s.bytes_out, s.alloc_bytes, s.alloc_calls, s.faults, s.fault_ns,
-       s.found, s.handler_wall_ms,
+       s.heap_allocated, s.heap_freed, s.found, s.handler_wall_ms,
        printf('%016x', s.fingerprint) AS fingerprint_id, f.text AS fingerprint, t.text AS text
 FROM span s
 LEFT JOIN name cl ON cl.id = s.client

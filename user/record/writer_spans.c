@@ -115,6 +115,8 @@ static void bind_numbers(struct sonde_writer *w, sqlite3_stmt *st, const struct 
 	bind_if(st, 30, handler, s->found);
 	bind_if(st, 31, handler, s->handler_wall_ms);
 	bind_if(st, 32, handler, s->handler_hits);
+	bind_if(st, 33, s->has_heap, s->heap_allocated);
+	bind_if(st, 34, s->has_heap, s->heap_freed);
 }
 
 static int put_text(struct sonde_writer *w, const struct sonde_span *s)

@@ -11,6 +11,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "lens/alloc_threads.h"
 #include "session/internal.h"
 
 #define BASELINE_MIN_NS	 (100 * SONDE_NS_PER_MS)
@@ -18,6 +19,15 @@
 #define BASELINE_STEP_NS (50 * SONDE_NS_PER_MS)
 #define BASELINE_QUERIES 200
 #define GUARD_SLACK_NS	 (5 * SONDE_NS_PER_SEC)
+
+/* Exact mode is asked for by its own option, and consumption too, whatever --lens says. */
+bool sonde_session_wants_alloc(const struct sonde_session_opts *opts)
+{
+	if (opts->alloc_mode == SONDE_ALLOC_MODE_OFF)
+		return false;
+	return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT || !opts->lens_mask || opts->publish ||
+	       opts->want_consumption || opts->lens_mask & 1u << SONDE_LENS_ALLOC;
+}
 
 void session_enable_lenses(struct session *s)
 {
@@ -28,7 +38,7 @@ void session_enable_lenses(struct session *s)
 		s->enabled[lens->id] = lens->id == SONDE_LENS_PROC || named ||
 				       (!s->opts->lens_mask && !lens->on_request);
 		if (lens->id == SONDE_LENS_ALLOC)
-			s->enabled[lens->id] = s->opts->alloc_mode == SONDE_ALLOC_MODE_EXACT;
+			s->enabled[lens->id] = sonde_session_wants_alloc(s->opts);
 		s->ctx[lens->id] = (struct sonde_lens_ctx){
 			.lens = lens,
 			.opts = &s->opts->lens,
@@ -36,6 +46,7 @@ void session_enable_lenses(struct session *s)
 			.out = &s->gate,
 			.clock = &s->clock,
 			.plan = &s->plan,
+			.calibration = &s->calibration,
 		};
 	}
 }
@@ -72,6 +83,14 @@ static int note_plan(struct session *s)
 	return 0;
 }
 
+static bool plan_has(const struct sonde_plan *plan, int lens)
+{
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->items[i].hook->lens == lens && plan->items[i].alt >= 0)
+			return true;
+	return false;
+}
+
 static int open_objects(struct session *s)
 {
 	for (int l = 0; l < SONDE_LENS__MAX; l++) {
@@ -80,9 +99,12 @@ static int open_objects(struct session *s)
 		const void *elf;
 		int err;
 
-		if (!s->enabled[l] || !ctx->lens->elf)
+		elf = s->enabled[l] ? sonde_lens_elf(ctx, &size) : NULL;
+		if (!elf)
 			continue;
-		elf = ctx->lens->elf(&size);
+		/* Most counters are read from outside: nothing of it would ever run. */
+		if (l == SONDE_LENS_ALLOC && !plan_has(&s->plan, l))
+			continue;
 		err = sonde_engine_open(s->engine, l, ctx->lens->name, elf, size, &ctx->obj);
 		if (!err && ctx->lens->configure)
 			err = ctx->lens->configure(ctx, ctx->obj);
@@ -151,12 +173,23 @@ static int set_control(struct session *s)
 	return sonde_engine_control(s->engine, &c);
 }
 
+/* May an allocator tell each query's bytes? */
+static bool counts_queries(const struct session *s)
+{
+	bool counters = s->enabled[SONDE_LENS_ALLOC] && s->opts->lens.alloc_counters;
+
+	for (size_t i = 0; counters && i < s->targets.n; i++)
+		if (sonde_alloc_threads_wanted(&s->targets.t[i]))
+			return true;
+	return false;
+}
+
 int session_prepare(struct session *s)
 {
 	struct sonde_config cfg = {
 		.text_bytes = SONDE_TEXT_BYTES,
 		.span_events = s->opts->lens.want_spans,
-		.per_query = s->opts->lens.want_spans,
+		.per_query = s->opts->lens.want_spans || counts_queries(s),
 		.slower_than_ns = s->opts->lens.slower_than_ns,
 	};
 	int err;
@@ -279,6 +312,25 @@ int session_arm(struct session *s)
 	return err ? err : note_plan(s);
 }
 
+int session_pulse(struct session *s)
+{
+	int err = 0;
+
+	for (int l = 0; l < SONDE_LENS__MAX && !err; l++) {
+		struct sonde_lens_ctx *ctx = &s->ctx[l];
+		bool want;
+
+		if (!s->inited[l] || !ctx->lens->pulse)
+			continue;
+		want = ctx->lens->pulse(ctx, sonde_mono_ns(), !s->resting[l]);
+		if (want == !s->resting[l])
+			continue;
+		err = want ? attach_lens(s, l) : sonde_engine_detach(s->engine, l, NULL);
+		s->resting[l] = !want;
+	}
+	return err;
+}
+
 /* Closing the gate ends the time observed: the detach that follows may take seconds. */
 void session_pause(struct session *s)
 {
@@ -317,6 +369,7 @@ void session_teardown(struct session *s)
 		if (s->inited[l] && s->ctx[l].lens->fini)
 			s->ctx[l].lens->fini(&s->ctx[l]);
 		s->inited[l] = false;
+		s->resting[l] = false;
 		s->ctx[l].obj = NULL;
 	}
 	if (s->ring)
@@ -326,4 +379,5 @@ void session_teardown(struct session *s)
 	sonde_plan_fini(&s->plan);
 	sonde_hook_list_fini(&s->hooks);
 	rebase_generation(&s->rebase);
+	stack_rebase_generation(&s->stack_rebase);
 }

@@ -9,6 +9,7 @@
 
 #include "attach/budget.h"
 #include "attach/engine.h"
+#include "session/publish.h"
 #include "session/session.h"
 
 #define GUARD_NS (2 * SONDE_NS_PER_SEC) /* a frozen sonde loses its probes after this */
@@ -31,9 +32,20 @@ struct rebase {
 	size_t n, cap;
 };
 
+/* The same for counts by call stack. */
+#define STACK_REBASE_SLOTS 4096
+struct stack_row {
+	struct stack_row *next;
+	uint64_t stack, calls, bytes, base_calls, base_bytes;
+	enum sonde_lens_id lens;
+};
+struct stack_rebase {
+	struct stack_row *slot[STACK_REBASE_SLOTS];
+};
+
 /* Timers and signals of the one loop. */
 struct loop {
-	int ep, drain, tick, signals;
+	int ep, drain, tick, signals, publish;
 };
 
 /* A started command becomes itself step by step: it execs, maps its libraries, goes into the
@@ -78,6 +90,7 @@ struct session {
 	struct sonde_lens_ctx ctx[SONDE_LENS__MAX];
 	bool enabled[SONDE_LENS__MAX];
 	bool inited[SONDE_LENS__MAX];
+	bool resting[SONDE_LENS__MAX]; /* its links were taken off for a while, as its pulse asked */
 	unsigned generation;
 
 	/* values: lens -> gate -> fanout -> snapshot, sinks */
@@ -86,10 +99,12 @@ struct session {
 	struct sonde_visitor out;
 	struct sonde_snapshot base_snap;
 	struct rebase rebase;
+	struct stack_rebase stack_rebase;
 	struct sonde_meta meta;
 	bool begun;
 
 	struct loop loop;
+	struct sonde_publisher *publisher; /* NULL: nothing is published */
 	struct sonde_harm harm;
 	uint64_t first_active_ns, active_since_ns, observed_ns;
 	uint64_t last_beat_ns; /* when the guard last heard of us */
@@ -106,6 +121,8 @@ struct session {
 	bool command_held; /* at its first instruction */
 	struct settling settling;
 	struct settings settings;
+	uint64_t *code; /* bytes of code that each target had mapped, by index; 0: not asked yet */
+	size_t n_code;
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
 };
 
@@ -113,6 +130,8 @@ struct session {
 int session_prepare(struct session *s);
 int session_arm(struct session *s);
 void session_pause(struct session *s);
+/* Take the links of lenses off, or put them on again, as they ask. 0 or -errno (logged). */
+int session_pulse(struct session *s);
 void session_teardown(struct session *s);
 /* After the pause: lenses tell what is still open. */
 int session_finish_lenses(struct session *s);
@@ -125,6 +144,8 @@ int loop_init(struct loop *l, uint64_t drain_ns, uint64_t interval_ns);
 void loop_fini(struct loop *l);
 /* The first interval begins now. */
 void loop_restart(struct loop *l, uint64_t interval_ns);
+/* From now on the published value is due so often. */
+void loop_publish(struct loop *l, uint64_t interval_ns);
 /* Run until @deadline_ns (monotonic), s->ended or s->rebuild. 0 or -errno. */
 int loop_run(struct session *s, uint64_t deadline_ns);
 /* One interval's end: lenses, drops, cost, visitors, harm. */
@@ -137,6 +158,11 @@ int session_drain(struct session *s);
 void session_gate_init(struct session *s);
 void rebase_generation(struct rebase *r);
 void rebase_fini(struct rebase *r);
+
+/* gate_stacks.c: what passes through it by call stack. */
+int gate_stack_count(void *ctx, const struct sonde_stack_count *c);
+void stack_rebase_generation(struct stack_rebase *r);
+void stack_rebase_fini(struct stack_rebase *r);
 
 /* lifecycle.c: targets that fork, exec, exit, restart. */
 int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);
@@ -168,9 +194,18 @@ int session_settings_read(struct session *s);
 int session_settings_check(struct session *s);
 void session_settings_fini(struct session *s);
 
+/* libraries.c: allocators that targets load while they are observed. */
+int session_check_libraries(struct session *s);
+
 /* describe.c: the meta rows. */
 int session_describe(struct session *s);
 int session_describe_target(struct session *s, size_t i);
+
+/* consumption.c: what the targets have allocated, as one figure. 0 or -errno (logged). */
+int session_consumption_begin(struct session *s);
+int session_consumption_publish(struct session *s);
+void session_consumption_end(struct session *s);
+int session_push_consumption(struct session *s, uint64_t ts_ns);
 
 /* spend.c: what observing costs, as metrics. */
 int session_push_cost(struct session *s, uint64_t ts_ns);

@@ -15,7 +15,7 @@
 #include "core/num.h"
 #include "session/internal.h"
 
-enum { EV_DRAIN, EV_TICK, EV_SIGNAL };
+enum { EV_DRAIN, EV_TICK, EV_SIGNAL, EV_PUBLISH };
 
 static int add_fd(int ep, int fd, uint64_t what)
 {
@@ -49,6 +49,11 @@ void loop_restart(struct loop *l, uint64_t interval_ns)
 	set_timer(l->tick, interval_ns);
 }
 
+void loop_publish(struct loop *l, uint64_t interval_ns)
+{
+	set_timer(l->publish, interval_ns);
+}
+
 static int make_signals(void)
 {
 	sigset_t set;
@@ -70,9 +75,11 @@ int loop_init(struct loop *l, uint64_t drain_ns, uint64_t interval_ns)
 	l->drain = make_timer(drain_ns);
 	l->tick = make_timer(interval_ns);
 	l->signals = make_signals();
+	l->publish = make_timer(0); /* not running */
 	err = add_fd(l->ep, l->drain, EV_DRAIN);
 	err = err ? err : add_fd(l->ep, l->tick, EV_TICK);
 	err = err ? err : add_fd(l->ep, l->signals, EV_SIGNAL);
+	err = err ? err : add_fd(l->ep, l->publish, EV_PUBLISH);
 	if (err)
 		return sonde_err(err, "cannot make the event loop: %s", strerror(-err));
 	return 0;
@@ -80,12 +87,12 @@ int loop_init(struct loop *l, uint64_t drain_ns, uint64_t interval_ns)
 
 void loop_fini(struct loop *l)
 {
-	int fds[] = {l->ep, l->drain, l->tick, l->signals};
+	int fds[] = {l->ep, l->drain, l->tick, l->signals, l->publish};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	*l = (struct loop){-1, -1, -1, -1};
+	*l = (struct loop){-1, -1, -1, -1, -1};
 }
 
 static void swallow(int fd)
@@ -186,6 +193,7 @@ int session_tick(struct session *s, uint64_t ts_ns)
 	err = err ? err : push_drops(s, ts_ns);
 	if (!err && !s->baseline)
 		err = session_push_cost(s, ts_ns);
+	err = err ? err : session_push_consumption(s, ts_ns);
 	if (!err && s->baseline)
 		return sonde_visit(&s->base_snap.visitor, tick, ts_ns);
 	err = err ? err : sonde_visit(&s->out, tick, ts_ns);
@@ -203,6 +211,7 @@ static int on_tick(struct session *s, uint64_t now_ns)
 {
 	int err = session_check_targets(s);
 
+	err = err ? err : session_check_libraries(s);
 	err = err ? err : session_settings_check(s);
 	err = err ? err : session_tick(s, now_ns);
 	if (!err && !s->baseline)
@@ -233,6 +242,8 @@ static int on_drain(struct session *s)
 		s->last_beat_ns = sonde_mono_ns();
 	}
 	err = err ? err : session_drain(s);
+	if (!err && s->state == RECORDING && s->active_since_ns && !s->ended)
+		err = session_pulse(s);
 	return err ? err : session_settle(s, sonde_mono_ns());
 }
 
@@ -247,6 +258,9 @@ static int dispatch(struct session *s, uint64_t what)
 	case EV_TICK:
 		swallow(s->loop.tick);
 		return on_tick(s, sonde_mono_ns());
+	case EV_PUBLISH:
+		swallow(s->loop.publish);
+		return session_consumption_publish(s);
 	default:
 		while (read(s->loop.signals, &sig, sizeof(sig)) == (ssize_t)sizeof(sig))
 			s->ended = "signal";

@@ -136,7 +136,8 @@ static int record(struct session *s)
 	s->state = RECORDING;
 	loop_restart(&s->loop, interval_ns(s));
 	s->deadline_ns = s->opts->instant ? now : d > UINT64_MAX - now ? UINT64_MAX : now + d;
-	err = session_release_command(s);
+	err = session_consumption_begin(s);
+	err = err ? err : session_release_command(s);
 	while (!err && !s->ended) {
 		err = loop_run(s, s->deadline_ns);
 		if (err || s->ended || !s->rebuild)
@@ -171,7 +172,7 @@ static int note_gaps(struct session *s)
 	return session_note(
 		s, SONDE_NOTE_DEGRADED, "observe a process that stays",
 		"observed only %.0f %% of the time: probes were renewed %u times, since "
-		"targets replaced their programs",
+		"targets replaced their programs or loaded another allocator",
 		100 * share, s->generation - 1);
 }
 
@@ -190,6 +191,7 @@ static int finish(struct session *s, int err)
 		last = session_settle_end(s);
 	if (s->begun && !last)
 		last = last_tick(s);
+	session_consumption_end(s);
 	session_teardown(s);
 	s->result->observed_ns = s->observed_ns;
 	s->result->ended = s->ended ? s->ended : "failure";
@@ -211,7 +213,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 			    .snap = snap,
 			    .result = result,
 			    .settling = {.serving = -1},
-			    .loop = {-1, -1, -1, -1}};
+			    .loop = {-1, -1, -1, -1, -1}};
 	int err;
 
 	*result = (struct sonde_session_result){.exit_status = -1};
@@ -233,9 +235,11 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	err = finish(&s, err);
 	loop_fini(&s.loop);
 	rebase_fini(&s.rebase);
+	stack_rebase_fini(&s.stack_rebase);
 	sonde_snapshot_fini(&s.base_snap);
 	sonde_meta_fini(&s.meta);
 	session_settings_fini(&s);
+	free(s.code);
 	sonde_target_list_fini(&s.targets);
 	return err;
 }

@@ -15,7 +15,13 @@
 #include "model/snapshot.h"
 #include "target/target.h"
 
-enum sonde_alloc_mode { SONDE_ALLOC_MODE_OFF = 0, SONDE_ALLOC_MODE_EXACT = 1 };
+/* Auto: counters where they can be read, and why not where not. */
+enum sonde_alloc_mode {
+	SONDE_ALLOC_MODE_OFF = 0,
+	SONDE_ALLOC_MODE_EXACT,
+	SONDE_ALLOC_MODE_COUNTERS,
+	SONDE_ALLOC_MODE_AUTO,
+};
 
 /* How a command is started; all zero: as it is, and ended with the session. */
 struct sonde_session_start {
@@ -40,6 +46,11 @@ struct sonde_session_opts {
 	uint64_t duration_ns; /* 0 with instant set: one snapshot; UINT64_MAX: until stopped */
 	bool instant;
 	uint64_t interval_ns;
+	/* What the targets have allocated: as a metric each interval (want_consumption), and as a page at
+	 * this path (sonde/consumption.h), a new value each consumption_interval_ns. */
+	bool want_consumption;
+	const char *publish;
+	uint64_t consumption_interval_ns;
 	bool follow; /* wait for a target that went and observe its successor                 */
 	bool children;
 	uint32_t only_tid;
@@ -86,6 +97,8 @@ struct sonde_session_plan {
 	struct sonde_calibration calibration;
 	bool calibrated;
 };
+/* Is the alloc lens part of it? */
+bool sonde_session_wants_alloc(const struct sonde_session_opts *opts);
 int sonde_session_plan(const struct sonde_session_opts *opts, bool calibrate,
 		       struct sonde_session_plan *out);
 void sonde_session_plan_fini(struct sonde_session_plan *p);

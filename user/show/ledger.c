@@ -139,11 +139,17 @@ static double age_s(const struct view *v, const char *name, const char *label)
 static void print_split(const struct view *v)
 {
 	double live = last(v, "alloc.allocated", NULL), bloat = last(v, "thp.bloat", NULL);
+	double most = last(v, "alloc.at_most", NULL), age = last(v, "alloc.age", NULL);
+	const char *why = absent(v, "alloc.allocated", "");
 
-	if (isnan(live))
-		fprintf(v->out, "    live or free: cannot split, no allocator counters");
+	if (!isnan(live))
+		fprintf(v->out, "    live %s by the allocator's counters%s", B(live),
+			age > 0 ? " (an estimate)" : "");
+	else if (!isnan(most))
+		fprintf(v->out, "    live: at most %s by the allocator's counters", B(most));
 	else
-		fprintf(v->out, "    live %s by the allocator's counters", B(live));
+		fprintf(v->out, "    live or free: cannot split, %s",
+			why ? SONDE_PLAIN(why) : "no allocator counters");
 	if (isnan(bloat))
 		fprintf(v->out, "; khugepaged's bloat: not observed\n");
 	else

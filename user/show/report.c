@@ -483,6 +483,7 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	print_faults(out, rep);
 	sonde_summary_thp(out, &rep->snap);
 	sonde_summary_stall(out, &rep->snap);
+	sonde_summary_ask(out, &rep->snap);
 	sonde_summary_alloc(out, &rep->snap, ns);
 	print_other_hists(out, rep);
 	print_other_metrics(out, &rep->snap);

@@ -234,6 +234,11 @@ int sonde_query_table_add(struct sonde_query_table *t, const struct sonde_span *
 		t->unended++;
 		return s->last_ns ? add_slow(t, s, ns) : 0;
 	}
+	if (s->has_heap) {
+		t->heap_spans++;
+		g->heap_spans++;
+		g->heap_allocated += s->heap_allocated;
+	}
 	t->no_wait += s->flags & SONDE_SPAN_F_NO_WAIT ? 1 : 0;
 	t->total_ns += ns;
 	g->total_ns += ns;

@@ -19,6 +19,7 @@ struct sonde_query_group {
 	char *command, *fingerprint;
 	uint64_t count, errors, disturbed;
 	uint64_t total_ns, worst_ns;
+	uint64_t heap_spans, heap_allocated; /* of those whose bytes are known */
 	struct sonde_hist hist; /* buckets NULL: not kept */
 };
 
@@ -42,7 +43,7 @@ struct sonde_query_table {
 	struct sonde_query_kept *slow; /* heap, shortest on top */
 	size_t n_slow, max_slow;
 	struct sonde_query_parts *parts; /* SONDE_HIST_BUCKETS */
-	uint64_t spans, errors, disturbed, unended, no_wait;
+	uint64_t spans, errors, disturbed, unended, no_wait, heap_spans;
 	uint64_t total_ns;
 };
 

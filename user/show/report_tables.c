@@ -69,6 +69,8 @@ static void print_group(FILE *out, const struct sonde_query_table *t,
 		fprintf(out, " %9s %9s", "-", "-");
 	fprintf(out, " %9s %9s %5.1f %%  ", g->total_ns ? NS(g->worst_ns) : "-", NS(g->total_ns),
 		t->total_ns ? 100.0 * (double)g->total_ns / (double)t->total_ns : 0);
+	if (t->heap_spans)
+		fprintf(out, "%10s  ", g->heap_spans ? B(g->heap_allocated / g->heap_spans) : "-");
 	print_what(out, g->command, g->fingerprint);
 	if (g->errors)
 		fprintf(out, "  (%s failed)", N(g->errors));
@@ -82,8 +84,8 @@ void sonde_query_print_groups(FILE *out, struct sonde_query_table *t, size_t row
 	if (!t->n_groups)
 		return;
 	qsort(t->groups, t->n_groups, sizeof(*t->groups), by_total);
-	fprintf(out, "  %9s %9s %9s %9s %9s %7s  %s\n", "queries", "mean", "p95", "worst", "total",
-		"share", "what (literals replaced)");
+	fprintf(out, "  %9s %9s %9s %9s %9s %7s  %s%s\n", "queries", "mean", "p95", "worst",
+		"total", "share", t->heap_spans ? " allocated  " : "", "what (literals replaced)");
 	for (size_t i = 0; i < t->n_groups; i++) {
 		if (i < rows) {
 			print_group(out, t, &t->groups[i]);
@@ -197,6 +199,8 @@ static void print_slow(FILE *out, const struct sonde_span *s, const struct sonde
 			NS(s->fault_ns));
 	if (s->has_alloc && s->alloc_calls)
 		fprintf(out, ", %s requested in %s calls", B(s->alloc_bytes), N(s->alloc_calls));
+	if (s->has_heap)
+		fprintf(out, ", %s allocated, %s freed", B(s->heap_allocated), B(s->heap_freed));
 	fprintf(out, ", %s out", B(s->bytes_out));
 	if (s->status != SONDE_SPAN_OK)
 		fprintf(out, ", %s", sonde_span_status_name(s->status));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* See report_window.h. A span goes through the snapshot's own hook, as a histogram of one value. */
 #include <errno.h>
+#include <string.h>
 
 #include "core/num.h"
 #include "core/str.h"
 #include "show/report_window.h"
 
-#define NS(v) sonde_fmt_ns((char[32]){0}, 32, (double)(v))
-#define N(v)  sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
+#define N(v) sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
 
 static const struct sonde_hist_desc latency = {"query.latency", "ns", "from traces"};
 static const struct sonde_hist_desc wait = {"query.wait", "ns", "from traces"};
@@ -51,6 +51,10 @@ int sonde_window_add(struct sonde_snapshot *spans, const struct sonde_span *s)
 	return err;
 }
 
+typedef const char *value_fn(char *buf, size_t size, double v);
+
+#define V(v) fmt((char[32]){0}, 32, (double)(v))
+
 void sonde_window_print(FILE *out, const struct sonde_snapshot *s, const char *prefix,
 			const char *period)
 {
@@ -58,6 +62,7 @@ void sonde_window_print(FILE *out, const struct sonde_snapshot *s, const char *p
 
 	for (size_t i = 0; i < s->n_hists; i++) {
 		const struct sonde_snap_hist *h = &s->hists[i];
+		value_fn *fmt = strcmp(h->desc->unit, "bytes") ? sonde_fmt_ns : sonde_fmt_bytes;
 
 		if (!sonde_str_starts(h->desc->name, prefix) || !h->total.count)
 			continue;
@@ -68,8 +73,8 @@ void sonde_window_print(FILE *out, const struct sonde_snapshot *s, const char *p
 		said = true;
 		fprintf(out, "  %-24s %11s  mean %s  p50 %s  p95 %s  p99 %s  max %s\n",
 			*h->label ? h->label : h->desc->name, N(h->total.count),
-			NS(sonde_hist_mean(&h->total)), NS(sonde_hist_quantile(&h->total, 0.5)),
-			NS(sonde_hist_quantile(&h->total, 0.95)),
-			NS(sonde_hist_quantile(&h->total, 0.99)), NS(h->total.max));
+			V(sonde_hist_mean(&h->total)), V(sonde_hist_quantile(&h->total, 0.5)),
+			V(sonde_hist_quantile(&h->total, 0.95)),
+			V(sonde_hist_quantile(&h->total, 0.99)), V(h->total.max));
 	}
 }

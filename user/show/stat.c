@@ -87,7 +87,29 @@ QUANTILE(query_p50, 0.5)
 QUANTILE(query_p95, 0.95)
 QUANTILE(query_p99, 0.99)
 RATE(fault_rate, "fault.count")
-RATE(alloc_bytes, "alloc.requested")
+RATE(requested, "alloc.requested")
+RATE(handed_out, "alloc.handed_out")
+LEVEL(live, "alloc.allocated")
+
+/* Bytes that a query's thread allocated while it ran it, by the allocator's own counters. */
+static bool query_heap(const struct sonde_snapshot *s, double secs, double *v)
+{
+	bool some, present;
+	double n = sonde_snapshot_delta(s, "query.heap_spans", &some);
+	double bytes = sonde_snapshot_delta(s, "query.heap_allocated", &present);
+
+	(void)secs;
+	if (!some || !present || n <= 0)
+		return false;
+	*v = bytes / n;
+	return true;
+}
+
+/* Asked for where calls are seen, else what the allocator itself counts. */
+static bool alloc_bytes(const struct sonde_snapshot *s, double secs, double *v)
+{
+	return requested(s, secs, v) || handed_out(s, secs, v);
+}
 
 static bool alloc_rate(const struct sonde_snapshot *s, double secs, double *v)
 {
@@ -136,12 +158,14 @@ static bool drops(const struct sonde_snapshot *s, double secs, double *v)
 static const struct column columns[] = {
 	{"RSS", "rss_bytes", U_BYTES, rss_total},
 	{"anon", "rss_anon_bytes", U_BYTES, rss_anon},
+	{"live", "live_bytes", U_BYTES, live},
 	{"CPU", "cpu_ratio", U_PERCENT, cpu_share},
 	{"query/s", "queries_per_s", U_RATE, query_rate},
 	{"mean", "latency_mean_ns", U_NS, query_mean},
 	{"p50", "latency_p50_ns", U_NS, query_p50},
 	{"p95", "latency_p95_ns", U_NS, query_p95},
 	{"p99", "latency_p99_ns", U_NS, query_p99},
+	{"B/query", "heap_bytes_per_query", U_BYTES, query_heap},
 	{"fault/s", "faults_per_s", U_RATE, fault_rate},
 	{"alloc/s", "allocs_per_s", U_RATE, alloc_rate},
 	{"bytes/s", "alloc_bytes_per_s", U_BYTES, alloc_bytes},
@@ -275,6 +299,7 @@ static void print_over_time(FILE *out, const struct sonde_snapshot *snap,
 	sonde_summary_faults(out, snap, end->observed_ns);
 	sonde_summary_thp(out, snap);
 	sonde_summary_stall(out, snap);
+	sonde_summary_ask(out, snap);
 	sonde_summary_alloc(out, snap, end->observed_ns);
 	sonde_summary_notes(out, snap);
 	sonde_summary_cost(out, snap);

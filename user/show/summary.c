@@ -230,6 +230,30 @@ static void print_phases(FILE *out, const struct sonde_snapshot *s)
 	}
 }
 
+/* What the allocator itself counted for the threads that ran queries. */
+static void print_query_heap(FILE *out, const struct sonde_snapshot *s)
+{
+	bool present;
+	double n = sonde_snapshot_sum(s, "query.heap_spans", &present), spans;
+	double got = sonde_snapshot_sum(s, "query.heap_allocated", &present);
+	double freed = sonde_snapshot_sum(s, "query.heap_freed", &present);
+	struct sonde_hist h;
+
+	if (!present || n <= 0 || sonde_hist_init(&h))
+		return;
+	fprintf(out, "  allocated  mean %s a query, %s given back", B(got / n), B(freed / n));
+	if (!sonde_snapshot_hist_total(s, "query.allocated", "", false, &h))
+		fprintf(out, "; p50 %s  p95 %s  p99 %s  max %s",
+			B((double)sonde_hist_quantile(&h, 0.5)),
+			B((double)sonde_hist_quantile(&h, 0.95)),
+			B((double)sonde_hist_quantile(&h, 0.99)), B((double)h.max));
+	sonde_hist_fini(&h);
+	spans = sonde_snapshot_sum(s, "query.spans", &present);
+	if (present && spans > n)
+		fprintf(out, " (of %s; the others' threads are not known)", N(n));
+	fputc('\n', out);
+}
+
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
 	struct sonde_hist h;
@@ -251,6 +275,7 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	sonde_hist_fini(&h);
 	print_phases(out, s);
 	sonde_summary_labels(out, s, "query.latency", "by command", as_it_is);
+	print_query_heap(out, s);
 }
 
 /* The labels are the alloc lens's: everything that is no free or delete asks for memory. */
@@ -299,6 +324,7 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	bool present;
 	double calls = sonde_snapshot_sum(s, "alloc.calls", &present), bytes;
 
+	sonde_summary_heap(out, s, observed_ns);
 	if (!present)
 		return;
 	bytes = sonde_snapshot_sum(s, "alloc.requested", &present);

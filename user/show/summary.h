@@ -19,6 +19,8 @@ void sonde_summary_thp(FILE *out, const struct sonde_snapshot *s);
 /* Would it say anything: was the THP lens there? */
 bool sonde_summary_has_thp(const struct sonde_snapshot *s);
 void sonde_summary_stall(FILE *out, const struct sonde_snapshot *s);
+/* Who asks the allocator for statistics; nothing where nobody does. */
+void sonde_summary_ask(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s);
@@ -31,6 +33,8 @@ typedef const char *sonde_summary_title(const char *label, char *buf, size_t siz
 void sonde_summary_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
 			  const char *heading, sonde_summary_title *title);
 
+/* What the allocator itself says of its heap; nothing where that was not read. */
+void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 /* Does the function behind this label of alloc.calls hand out memory, rather than take it back? */
 bool sonde_summary_allocates(const char *label);
 

@@ -5,25 +5,41 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/num.h"
+#include "core/mem.h"
 #include "core/str.h"
 #include "show/verdict.h"
 
 #define METRIC_COLUMNS 21
-#define DAY_NS	       (24.0 * 3600 * (double)SONDE_NS_PER_SEC)
+#define SHARE_MOVED    2 /* points of percent */
+#define SHARE_UNEVEN   5
 
+/* "14.0 d", "6.0 h", "10 min" */
 static const char *span(char *buf, size_t size, double ns)
 {
-	if (ns >= DAY_NS)
-		snprintf(buf, size, "%.1f d", ns / DAY_NS);
-	else
-		sonde_fmt_ns(buf, size, ns);
+	static const struct {
+		double seconds, from;
+		const char *unit;
+		int digits;
+	} units[] = {{86400, 86400, "d", 1}, {3600, 7200, "h", 1}, {60, 60, "min", 0}};
+	double s = ns / (double)SONDE_NS_PER_SEC;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(units); i++) {
+		if (s < units[i].from)
+			continue;
+		snprintf(buf, size, "%.*f %s", units[i].digits, s / units[i].seconds,
+			 units[i].unit);
+		return buf;
+	}
+	snprintf(buf, size, "%.0f s", s);
 	return buf;
 }
 
+/* To be shown with one digit, and never as -0.0. */
 static double percent(double log_ratio)
 {
-	return sonde_stats_percent(log_ratio);
+	double v = sonde_stats_percent(log_ratio);
+
+	return fabs(v) < 0.05 ? 0 : v;
 }
 
 /* ---- heading ---- */
@@ -83,7 +99,7 @@ static void print_rows(FILE *out, const struct sonde_trial_result *r)
 		if (first)
 			print_title(out, row);
 		if (!row->primary && (first || row[-1].primary))
-			fprintf(out, "  not among what was to be shown, so only a hint:\n");
+			fprintf(out, "  exploratory: hints, not evidence\n");
 		fprintf(out, "  %-*s", METRIC_COLUMNS, row->metric);
 		print_effect(out, row);
 	}
@@ -108,6 +124,24 @@ static void print_spread(FILE *out, const struct sonde_trial_result *r)
 
 /* ---- what weakens it ---- */
 
+/* A balancer that sends one of them less makes it faster, and no setting did. */
+static void print_share(FILE *out, const struct sonde_verdict_pair *p, const char *treated)
+{
+	double before = 100 * p->share[0], after = 100 * p->share[1];
+
+	if (fabs(after - before) > SHARE_MOVED)
+		fprintf(out,
+			"CAUTION %s answered %.1f %% of its pair's queries before and %.1f %% "
+			"after: "
+			"its load is not what it was\n",
+			SONDE_PLAIN(treated), before, after);
+	else if (isnan(before) && fabs(after - 50) > SHARE_UNEVEN)
+		fprintf(out,
+			"CAUTION %s answered %.1f %% of its pair's queries: the load of the two is "
+			"not the same\n",
+			SONDE_PLAIN(treated), after);
+}
+
 static void print_settings(FILE *out, const struct sonde_verdict_doc *d)
 {
 	for (size_t i = 0; i < d->n_pairs; i++) {
@@ -117,7 +151,7 @@ static void print_settings(FILE *out, const struct sonde_verdict_doc *d)
 
 		fprintf(out, "Pair %s: %s (A) and its reference %s (B)%s\n",
 			SONDE_PLAIN(p->arm->name), SONDE_PLAIN(a), SONDE_PLAIN(b),
-			p->config.n_diffs ? " are not the same in" : ": settings are the same");
+			p->config.n_diffs ? " are not the same" : ": settings are the same");
 		for (size_t k = 0; k < p->config.n_diffs; k++) {
 			const struct sonde_compare_difference *s = &p->config.diffs[k];
 
@@ -125,9 +159,9 @@ static void print_settings(FILE *out, const struct sonde_verdict_doc *d)
 				s->a ? SONDE_PLAIN(s->a) : "not set",
 				s->b ? SONDE_PLAIN(s->b) : "not set");
 		}
+		print_share(out, p, a);
 		for (size_t k = 0; k < p->config.n_cautions; k++)
-			fprintf(out, "CAUTION pair %s: %s\n", SONDE_PLAIN(p->arm->name),
-				SONDE_PLAIN(p->config.cautions[k]));
+			fprintf(out, "CAUTION %s\n", SONDE_PLAIN(p->config.cautions[k]));
 	}
 }
 
@@ -142,20 +176,33 @@ static double restart_alarm(const struct sonde_trial_result *r)
 	return most;
 }
 
+/* Which metrics stay as they are for so long that batches of them are not independent. */
+static void print_short(FILE *out, const struct sonde_trial_result *r)
+{
+	const char *comma = "CAUTION intervals may be too narrow, since it changes so slowly: ";
+
+	for (size_t i = 0; i < r->n_rows; i++) {
+		if (!r->rows[i].has_interval || !r->rows[i].short_batches)
+			continue;
+		fprintf(out, "%s%s of %s", comma, r->rows[i].metric, SONDE_PLAIN(r->rows[i].arm));
+		comma = ", ";
+	}
+	if (*comma == ',')
+		fprintf(out, "; record for longer\n");
+}
+
 static void print_cautions(FILE *out, const struct sonde_verdict_doc *d)
 {
 	const struct sonde_trial_result *r = d->result;
-	size_t single = 0, shortened = 0;
+	size_t single = 0;
 	char text[32];
 
 	for (size_t i = 0; i < d->trial->n_arms; i++)
 		single += d->trial->arms[i].n_pairs == 1;
-	for (size_t i = 0; i < r->n_rows; i++)
-		shortened += r->rows[i].has_interval && r->rows[i].short_batches;
 	if (single)
 		fprintf(out,
 			"CAUTION 1 restart per arm: restart luck not measured; if restarts alone "
-			"differ by 1 %%, up to %.0f %% of such verdicts are false\n",
+			"differ by 1 %%, the narrowest interval here misses in %.0f %% of trials\n",
 			100 * restart_alarm(r));
 	if (!r->baseline)
 		fprintf(out, "CAUTION no baseline: server differences not removed\n");
@@ -163,9 +210,7 @@ static void print_cautions(FILE *out, const struct sonde_verdict_doc *d)
 		fprintf(out,
 			"CAUTION no control: what the restart alone did is part of the change, "
 			"and noise is known from the intervals only\n");
-	if (shortened)
-		fprintf(out, "CAUTION short for what it remembers: intervals of means may be too "
-			     "narrow; record for longer\n");
+	print_short(out, r);
 	if (r->windows_dropped)
 		fprintf(out, "CAUTION %s left out: not every server was recorded then\n",
 			span(text, sizeof(text),
@@ -185,7 +230,7 @@ static void print_how(FILE *out, const struct sonde_verdict_doc *d)
 	fprintf(out,
 		"Windows of %s; means by batches, quantiles by a block bootstrap (%u resamples, "
 		"seed %llu)\n",
-		sonde_fmt_ns(text, sizeof(text), (double)d->trial->window_ns), r->resamples,
+		span(text, sizeof(text), (double)d->trial->window_ns), r->resamples,
 		(unsigned long long)r->seed);
 }
 
@@ -197,5 +242,8 @@ int sonde_verdict_print(FILE *out, const struct sonde_verdict_doc *d)
 	print_cautions(out, d);
 	print_settings(out, d);
 	print_how(out, d);
+	if (d->next)
+		fprintf(out, "Next: %s   what else is not the same in a pair\n",
+			SONDE_PLAIN(d->next));
 	return ferror(out) ? -EIO : 0;
 }

@@ -139,6 +139,27 @@ static void order_modules(pid_t pid, struct scope *s)
 	}
 }
 
+/* Under a name of its own? jemalloc's builds have mallocx behind every prefix. */
+static bool has_own_names(struct sonde_elf *elf)
+{
+	struct sonde_sym sym;
+
+	for (const char *const *prefix = sonde_alloc_prefixes + 1; *prefix; prefix++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%smallocx", *prefix);
+		if (!sonde_elf_find(elf, name, &sym))
+			return true;
+	}
+	return !sonde_elf_find(elf, "tc_malloc", &sym);
+}
+
+/* A library whose malloc others can find, under whatever name. */
+static bool brings_malloc(struct sonde_elf *elf)
+{
+	return sonde_elf_exports(elf, "malloc") || has_own_names(elf);
+}
+
 /*
  * A library's malloc counts only if others can bind to it. An executable's own counts also if it is
  * known by .symtab alone (static), or has a prefix (an allocator built in beside the system's).
@@ -153,47 +174,91 @@ static bool defines_malloc(const struct sonde_module *m, struct sonde_elf *elf)
 		return false;
 	if (sonde_elf_is_static(elf) && !sonde_elf_find(elf, "malloc", &sym))
 		return true;
-	for (const char *const *prefix = sonde_alloc_prefixes + 1; *prefix; prefix++) {
-		char name[64];
-
-		snprintf(name, sizeof(name), "%smallocx", *prefix);
-		if (!sonde_elf_find(elf, name, &sym))
-			return true;
-	}
-	return false;
+	return has_own_names(elf);
 }
 
-static int recognise(const struct scope *s, const struct sonde_allocator **out, size_t *module,
-		     char *version, size_t version_size)
+static const struct sonde_allocator *match(const struct sonde_module *m, struct sonde_elf *elf)
+{
+	for (size_t a = 0; a < sonde_allocator_count; a++)
+		if (sonde_allocators[a]->match(m, elf))
+			return sonde_allocators[a];
+	return NULL;
+}
+
+static void use(const struct scope *s, size_t module, const struct sonde_allocator *a,
+		struct sonde_allocator_use *out)
+{
+	*out = (struct sonde_allocator_use){.allocator = a, .module = module};
+	a->version(&s->mods->m[module], s->elf[module], out->version, sizeof(out->version));
+}
+
+static int recognise(const struct scope *s, struct sonde_allocator_use *out)
 {
 	for (size_t at = 0; at < s->n; at++) {
-		const struct sonde_module *m = &s->mods->m[s->order[at]];
-		struct sonde_elf *elf = s->elf[s->order[at]];
+		size_t i = s->order[at];
+		const struct sonde_allocator *a;
 
-		if (!elf || !defines_malloc(m, elf))
+		if (!s->elf[i] || !defines_malloc(&s->mods->m[i], s->elf[i]))
 			continue;
-		for (size_t a = 0; a < sonde_allocator_count; a++) {
-			if (!sonde_allocators[a]->match(m, elf))
-				continue;
-			sonde_allocators[a]->version(m, elf, version, version_size);
-			*out = sonde_allocators[a];
-			*module = s->order[at];
-			return 0;
-		}
-		return -ENOENT;
+		a = match(&s->mods->m[i], s->elf[i]);
+		if (a)
+			use(s, i, a, out);
+		return a ? 0 : -ENOENT;
 	}
 	return -ENOENT;
 }
 
-int sonde_allocator_detect(pid_t pid, const struct sonde_modules *mods,
-			   const struct sonde_allocator **out, size_t *module, char *version,
-			   size_t version_size)
+/*
+ * Beside the one that serves malloc: one that a library brings and that is called by its own names
+ * or through dlsym(). The system's own is idle while another one stands in for it, except where
+ * that one has taken other names.
+ */
+static bool works_beside(const struct scope *s, const struct sonde_allocator_use *first, size_t i,
+			 const struct sonde_allocator *a)
+{
+	struct sonde_elf *elf = s->elf[first->module];
+	struct sonde_sym sym;
+
+	if (i == first->module || s->mods->m[i].is_exe)
+		return false;
+	return a->rule != SONDE_BLOCK_HEADER ||
+	       (!sonde_elf_exports(elf, "malloc") &&
+		(!sonde_elf_is_static(elf) || sonde_elf_find(elf, "malloc", &sym)));
+}
+
+static size_t list_others(const struct scope *s, struct sonde_allocator_use *out, size_t max)
+{
+	size_t n = 1;
+
+	for (size_t i = 0; i < s->mods->n && n < max; i++) {
+		const struct sonde_allocator *a;
+
+		if (!s->elf[i] || i == out->module || !brings_malloc(s->elf[i]))
+			continue;
+		a = match(&s->mods->m[i], s->elf[i]);
+		if (a && works_beside(s, out, i, a))
+			use(s, i, a, &out[n++]);
+	}
+	return n;
+}
+
+static void scope_fini(struct scope *s)
+{
+	for (size_t i = 0; s->elf && i < s->mods->n; i++)
+		sonde_elf_free(&s->elf[i]);
+	free(s->elf);
+	free(s->order);
+	free(s->listed);
+}
+
+int sonde_allocator_list(pid_t pid, const struct sonde_modules *mods,
+			 struct sonde_allocator_use *out, size_t max, size_t *n)
 {
 	struct scope s = {.mods = mods};
 	char root[32];
 	int err = -ENOMEM;
 
-	if (!mods->n)
+	if (!mods->n || !max)
 		return -ENOENT;
 	snprintf(root, sizeof(root), "/proc/%d/root", pid);
 	s.elf = calloc(mods->n, sizeof(*s.elf));
@@ -204,12 +269,26 @@ int sonde_allocator_detect(pid_t pid, const struct sonde_modules *mods,
 			if (sonde_elf_try(&s.elf[i], mods->m[i].open_path, root))
 				s.elf[i] = NULL;
 		order_modules(pid, &s);
-		err = recognise(&s, out, module, version, version_size);
+		err = recognise(&s, out);
 	}
-	for (size_t i = 0; s.elf && i < mods->n; i++)
-		sonde_elf_free(&s.elf[i]);
-	free(s.elf);
-	free(s.order);
-	free(s.listed);
+	if (!err)
+		*n = list_others(&s, out, max);
+	scope_fini(&s);
 	return err;
+}
+
+int sonde_allocator_detect(pid_t pid, const struct sonde_modules *mods,
+			   const struct sonde_allocator **out, size_t *module, char *version,
+			   size_t version_size)
+{
+	struct sonde_allocator_use first;
+	size_t n;
+	int err = sonde_allocator_list(pid, mods, &first, 1, &n);
+
+	if (err)
+		return err;
+	*out = first.allocator;
+	*module = first.module;
+	snprintf(version, version_size, "%s", first.version);
+	return 0;
 }

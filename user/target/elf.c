@@ -47,13 +47,19 @@ static int read_segments(struct sonde_elf *elf)
 			return -ENOEXEC;
 		if (ph.p_type == PT_INTERP)
 			elf->has_interp = true;
+		if (ph.p_type == PT_TLS && ph.p_align < 1ul << 32)
+			elf->tls_size = ph.p_align > 1 ? (ph.p_memsz + ph.p_align - 1) /
+								 ph.p_align * ph.p_align
+						       : ph.p_memsz;
 		if (ph.p_type != PT_LOAD)
 			continue;
 		elf->segments[elf->n_segments++] = (struct sonde_elf_segment){
 			.vaddr = ph.p_vaddr,
 			.offset = ph.p_offset,
 			.filesz = ph.p_filesz,
+			.memsz = ph.p_memsz,
 			.exec = ph.p_flags & PF_X,
+			.write = ph.p_flags & PF_W,
 		};
 	}
 	return 0;

@@ -56,4 +56,25 @@ const char *sonde_elf_soname(const struct sonde_elf *elf);
 /* Null-terminated list of DT_NEEDED sonames, owned by @elf. */
 const char *const *sonde_elf_needed(const struct sonde_elf *elf);
 
+/* ---- data (elf_data.c); addresses are those of the file ---- */
+
+/* Defined data symbol (STT_OBJECT, STT_TLS: then the value is the offset in the TLS image) of that
+ * exact name, in .dynsym or .symtab: 0 or -ENOENT. */
+int sonde_elf_find_data(struct sonde_elf *elf, const char *name, uint64_t *value, uint64_t *size);
+/* Is the address in a segment that is writable when loaded, .bss included? */
+bool sonde_elf_is_writable(const struct sonde_elf *elf, uint64_t vaddr);
+bool sonde_elf_is_code(const struct sonde_elf *elf, uint64_t vaddr);
+/* Copy initial contents, from any segment; zeros where only memory is. 0 or -ERANGE or -errno. */
+int sonde_elf_read(const struct sonde_elf *elf, uint64_t vaddr, void *buf, size_t len);
+/* Address of a file offset in an executable segment, and the reverse. 0 or -ENOENT. */
+int sonde_elf_offset(const struct sonde_elf *elf, uint64_t vaddr, uint64_t *off);
+int sonde_elf_address(const struct sonde_elf *elf, uint64_t off, uint64_t *vaddr);
+/* What to add to the file's addresses where @text_start maps file offset @text_pgoff. 0 or -ENOENT.
+ */
+int sonde_elf_bias(const struct sonde_elf *elf, uint64_t text_start, uint64_t text_pgoff,
+		   uint64_t *bias);
+/* Size of the PT_TLS segment rounded up to its alignment: the TLS image of an executable begins
+ * that many bytes below the thread pointer. 0: it has none. */
+uint64_t sonde_elf_tls_size(const struct sonde_elf *elf);
+
 #endif

@@ -136,6 +136,22 @@ int sonde_proc_rss(pid_t pid, uint64_t *rss_bytes)
 	return 0;
 }
 
+int sonde_proc_code(pid_t pid, uint64_t *bytes)
+{
+	sonde_autofree char *text = NULL;
+	int err = sonde_read_filef(&text, NULL, "/proc/%d/status", pid);
+	int64_t exe, lib;
+
+	if (err)
+		return gone(err);
+	exe = row_bytes(text, "VmExe");
+	lib = row_bytes(text, "VmLib");
+	if (exe < 0 || lib < 0)
+		return -EINVAL; /* a process that is exiting has no memory any more */
+	*bytes = (uint64_t)(exe + lib);
+	return 0;
+}
+
 int sonde_proc_rollup(pid_t pid, struct sonde_proc_rollup *out, uint64_t *took_ns)
 {
 	sonde_autofree char *text = NULL;

@@ -38,6 +38,9 @@ int sonde_proc_mem_parse(const char *text, struct sonde_proc_mem *out);
 /* RSS alone from statm in bytes: 6 us, the cheapest. 0 or -errno. */
 int sonde_proc_rss(pid_t pid, uint64_t *rss_bytes);
 
+/* Bytes of code mapped, of the program and its libraries, from /proc/PID/status. 0 or -errno. */
+int sonde_proc_code(pid_t pid, uint64_t *bytes);
+
 /* From smaps_rollup: walks page tables (33 ms per 2 GiB of base pages); *took_ns says how long. */
 struct sonde_proc_rollup {
 	int64_t rss, pss, anonymous, anon_huge, lazyfree, shmem_pmd, file_pmd, swap;

@@ -125,6 +125,11 @@ typedef struct {
 
 struct signal_struct {
 	atomic_t live;
+	unsigned long long sum_sched_runtime; /* of threads that have ended */
+};
+
+struct thread_struct {
+	unsigned long fsbase;
 };
 
 struct file;
@@ -141,7 +146,7 @@ struct sched_info {
 };
 
 struct rq {
-	__u64 clock;
+	__u64 clock, clock_task;
 };
 
 struct cfs_rq {
@@ -150,6 +155,7 @@ struct cfs_rq {
 
 struct sched_entity {
 	struct cfs_rq *cfs_rq;
+	u64 exec_start, sum_exec_runtime;
 };
 
 struct task_struct {
@@ -167,6 +173,8 @@ struct task_struct {
 	unsigned long nvcsw, nivcsw;
 	struct sched_entity se;
 	struct sched_info sched_info;
+	__u64 start_boottime;
+	struct thread_struct thread;
 };
 
 /* Up to 6.1 a task keeps changes of its mm's counters to itself, and adds them up now and then. */

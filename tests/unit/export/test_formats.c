@@ -82,13 +82,14 @@ static void test_csv_row(void **state)
 		"error_code,statements,arrival_utc,start_utc,request_end_utc,first_byte_utc,last_"
 		"byte_utc,"
 		"duration_ns,wait_ns,service_ns,send_ns,request_bytes,response_bytes,alloc_bytes,"
-		"alloc_calls,faults,fault_ns,handler_utc,found_rows,handler_wall_ms,handler_hits,"
+		"alloc_calls,heap_allocated_bytes,heap_freed_bytes,faults,fault_ns,handler_utc,"
+		"found_rows,handler_wall_ms,handler_hits,"
 		"fingerprint_id,fingerprint,text,text_full_bytes,flags\n"
 		"1,12,13,0x00000000000000ff,4,unix,mysql,query,3,,ok,,1,,2026-11-30T17:28:30."
 		"001000Z,,"
 		"2026-11-30T17:28:30.003000Z,2026-11-30T17:28:30.004500Z,3500000,,2000000,1500000,"
 		"20,30,,"
-		",7,0,,,,,0x8000000000000001,SELECT ?,,15,no_wait|unix\n";
+		",4096,0,7,0,,,,,0x8000000000000001,SELECT ?,,15,no_wait|unix\n";
 	struct sonde_span s = {
 		.target = 1,
 		.pid = 12,
@@ -97,6 +98,8 @@ static void test_csv_row(void **state)
 		.seq = 4,
 		.client = "unix",
 		.proto = SONDE_PROTO_MYSQL,
+		.has_heap = true,
+		.heap_allocated = 4096,
 		.command = "query",
 		.command_id = 3,
 		.index = "",

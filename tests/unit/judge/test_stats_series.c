@@ -197,7 +197,7 @@ static void test_batching(void **state)
 		bool is_short;
 	} v[] = {
 		{6, 0, 0.5, 0, 0, false},	/* too few */
-		{7, 0, 0.5, 7, 1, true},	/* shorter than 5 steps */
+		{7, 0, 0.5, 7, 1, true},	/* shorter than 2.5 steps */
 		{336, 0, 0.5, 14, 24, false},	/* white noise: as many as allowed */
 		{336, 0, 4.5, 7, 48, false},	/* rho 0.8 */
 		{336, 0, 19.5, 7, 48, true},	/* rho 0.95: said to be too short */
@@ -207,7 +207,7 @@ static void test_batching(void **state)
 		{15 * 144, 144, 3, 7, 288, false},
 		{21 * 144 + 7, 144, 3, 10, 288, false},
 		{60 * 144, 144, 3, 12, 720, false},
-		{1008, 144, 20, 7, 144, true}, /* remembers for longer than a day */
+		{1008, 144, 30, 7, 144, true}, /* remembers for hours */
 	};
 
 	(void)state;

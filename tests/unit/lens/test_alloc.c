@@ -40,14 +40,18 @@ static void test_buckets_of_targets_do_not_touch(void **state)
 
 static void test_cookie_keeps_its_parts(void **state)
 {
-	sonde_u64 c = SONDE_ALLOC_COOKIE(SONDE_ALLOC_NEW, true, 0x1238, 255);
+	sonde_u64 c = SONDE_ALLOC_COOKIE(SONDE_ALLOC_NEW, SONDE_ALLOC_COOKIE_ALIGNED, 0x1238, 255) |
+		      SONDE_ALLOC_COOKIE_BLOCK(SONDE_BLOCK_PAGEMAP, 0xfffe);
 
 	(void)state;
 	assert_int_equal(SONDE_ALLOC_COOKIE_OP(c), SONDE_ALLOC_NEW);
 	assert_int_equal(SONDE_ALLOC_COOKIE_SP(c), 0x1238);
 	assert_int_equal(SONDE_ALLOC_COOKIE_TARGET(c), 255);
 	assert_true(c & SONDE_ALLOC_COOKIE_ALIGNED);
-	c = SONDE_ALLOC_COOKIE(SONDE_ALLOC_REALLOCARRAY, false, 0, 0);
+	assert_false(c & SONDE_ALLOC_COOKIE_SIZE);
+	assert_int_equal(SONDE_ALLOC_COOKIE_RULE(c), SONDE_BLOCK_PAGEMAP);
+	assert_int_equal(SONDE_ALLOC_COOKIE_DOMAIN(c), 0xfffe);
+	c = SONDE_ALLOC_COOKIE(SONDE_ALLOC_REALLOCARRAY, 0, 0, 0);
 	assert_int_equal(c, SONDE_ALLOC_REALLOCARRAY);
 }
 

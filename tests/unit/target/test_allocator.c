@@ -69,7 +69,7 @@ static void glibc(void **state)
 	(void)state;
 	assert_int_equal(s.err, 0);
 	assert_string_equal(s.a->name, "glibc");
-	assert_true(s.a->exact);
+	assert_int_equal(s.a->rule, SONDE_BLOCK_HEADER);
 	assert_non_null(strstr(s.module, "libc.so.6"));
 	assert_true(s.version[0] == '2' && s.version[1] == '.');
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(set); i++)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * glibc's malloc. Some members of the set run another one: realloc() malloc() for a null pointer and
- * free() for a size of 0, memalign() malloc() for a small alignment. The alloc lens recognises the inner
- * call by the thread's stack. operator new and reallocarray() end in malloc and realloc: the lens adds
- * them, since they lie in other files or are called by name only.
+ * glibc's malloc. Some members of the set run another one: realloc() malloc() for a null pointer
+ * and free() for a size of 0, memalign() malloc() for a small alignment. The alloc lens recognises
+ * the inner call by the thread's stack. operator new and reallocarray() end in malloc and realloc:
+ * the lens adds them, since they lie in other files or are called by name only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -55,8 +55,7 @@ const struct sonde_allocator sonde_allocator_glibc = {
 	.version = version,
 	.entries = entries,
 	.n_entries = SONDE_ARRAY_SIZE(entries),
-	.free_size = SONDE_FREE_GLIBC_HEADER,
+	.rule = SONDE_BLOCK_HEADER,
 	/* HEAP_MAX_SIZE: twice DEFAULT_MMAP_THRESHOLD_MAX, on 64 bits since 2.5. */
 	.arena_align = 64ul << 20,
-	.exact = true,
 };

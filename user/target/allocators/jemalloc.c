@@ -4,51 +4,35 @@
  * nothrow and aligned delete jump to free, new[] to new, and the aligned forms of new call
  * aligned_alloc (measured with all names probed at once); decoding the wrappers confirms or denies
  * it for each build.
+ *
+ * malloc and new round by size classes alone, and begin with an instruction that is dear to probe:
+ * their entries suffice. The others begin with a push, so that their returns are cheap to see, and
+ * what they hand out depends on alignment and on what was there before.
  */
 #include <string.h>
 
 #include "core/mem.h"
 #include "target/allocators/text.h"
+#include "target/blocks/jemalloc.h"
 
-#define NEW_ARGS .args = SONDE_ARG_RDI, .may_throw = true
+#define SIZE_AT_0 SONDE_ARG_RDI
+#define SIZE_AT_1 (SONDE_ARG_RDI | SONDE_ARG_RSI)
 
 static const struct sonde_alloc_entry entries[] = {
-	{"malloc", SONDE_ALLOC_MALLOC, .args = SONDE_ARG_RDI},
-	{"calloc", SONDE_ALLOC_CALLOC, .args = SONDE_ARG_RDI | SONDE_ARG_RSI},
-	{"realloc", SONDE_ALLOC_REALLOC, .args = SONDE_ARG_RDI | SONDE_ARG_RSI},
+	{"malloc", SONDE_ALLOC_MALLOC, .args = SIZE_AT_0, .by_class = true},
+	{"calloc", SONDE_ALLOC_CALLOC, .args = SIZE_AT_1},
+	{"realloc", SONDE_ALLOC_REALLOC, .args = SIZE_AT_1},
 	{"posix_memalign", SONDE_ALLOC_POSIX_MEMALIGN, .args = SONDE_ARG_RDI | SONDE_ARG_RDX},
 	{"aligned_alloc", SONDE_ALLOC_MEMALIGN, .args = SONDE_ARG_RSI},
 	{"memalign", SONDE_ALLOC_MEMALIGN, .args = SONDE_ARG_RSI, .wrapper = true},
-	{"valloc", SONDE_ALLOC_VALLOC, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"mallocx", SONDE_ALLOC_MALLOC, .args = SONDE_ARG_RDI},
-	{"rallocx", SONDE_ALLOC_REALLOC, .args = SONDE_ARG_RDI | SONDE_ARG_RSI},
-	/* Returns a size, not a pointer. */
-	{"xallocx", SONDE_ALLOC_REALLOC, .args = SONDE_ARG_RDI | SONDE_ARG_RSI, .may_throw = true},
-	{"_Znwm", SONDE_ALLOC_NEW, NEW_ARGS},
-	{"_Znam", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnwmRKSt9nothrow_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnamRKSt9nothrow_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnwmSt11align_val_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnamSt11align_val_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnwmSt11align_val_tRKSt9nothrow_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnamSt11align_val_tRKSt9nothrow_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
+	{"valloc", SONDE_ALLOC_VALLOC, .args = SIZE_AT_0, .wrapper = true},
+	{"mallocx", SONDE_ALLOC_MALLOC, .args = SIZE_AT_0},
+	{"rallocx", SONDE_ALLOC_REALLOC, .args = SIZE_AT_1},
+	{"xallocx", SONDE_ALLOC_REALLOC, .args = SIZE_AT_1, .returns_size = true},
 	{"free", SONDE_ALLOC_FREE, .args = SONDE_ARG_RDI},
 	{"dallocx", SONDE_ALLOC_FREE, .args = SONDE_ARG_RDI},
-	{"sdallocx", SONDE_ALLOC_DELETE_SIZED, .args = SONDE_ARG_RDI | SONDE_ARG_RSI},
-	{"_ZdlPv", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdaPv", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdlPvRKSt9nothrow_t", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdaPvRKSt9nothrow_t", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdlPvSt11align_val_t", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdaPvSt11align_val_t", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdlPvm", SONDE_ALLOC_DELETE_SIZED, .args = SONDE_ARG_RDI | SONDE_ARG_RSI,
-	 .wrapper = true},
-	{"_ZdaPvm", SONDE_ALLOC_DELETE_SIZED, .args = SONDE_ARG_RDI | SONDE_ARG_RSI,
-	 .wrapper = true},
-	{"_ZdlPvmSt11align_val_t", SONDE_ALLOC_DELETE_SIZED, .args = SONDE_ARG_RDI | SONDE_ARG_RSI,
-	 .wrapper = true},
-	{"_ZdaPvmSt11align_val_t", SONDE_ALLOC_DELETE_SIZED, .args = SONDE_ARG_RDI | SONDE_ARG_RSI,
-	 .wrapper = true},
+	/* Its third argument may hold an alignment: the block is looked up. */
+	{"sdallocx", SONDE_ALLOC_DELETE_SIZED, .args = SIZE_AT_1, .aligned = true},
 };
 
 /* mallctl, under any of the prefixes that builds use; or, where it is stripped, the messages. */
@@ -96,5 +80,7 @@ const struct sonde_allocator sonde_allocator_jemalloc = {
 	.version = version,
 	.entries = entries,
 	.n_entries = SONDE_ARRAY_SIZE(entries),
-	.free_size = SONDE_FREE_UNKNOWN,
+	.cxx = true,
+	.rule = SONDE_BLOCK_RTREE,
+	.learn = sonde_jemalloc_learn,
 };

@@ -1,46 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * gperftools' tcmalloc. Many names share an address (free = delete = delete[]); the caller merges
- * them. posix_memalign, valloc and pvalloc call memalign in 2.10; sized, nothrow and aligned delete
- * are functions of their own that do not call free (measured with all names probed at once).
+ * gperftools' tcmalloc. Many names share an address (free = delete = delete[] = tc_free); the
+ * caller merges them, so tc_malloc and its like need no rows. posix_memalign, valloc and pvalloc
+ * call memalign in 2.10; sized, nothrow and aligned delete are functions of their own that do not
+ * call free (measured with all names probed at once).
+ *
+ * malloc and new round by size classes alone, and begin with an instruction that is dear to probe:
+ * their entries suffice. realloc may keep a block that is larger than needed, so its return is
+ * seen.
  */
 #include "core/mem.h"
 #include "target/allocators/text.h"
+#include "target/blocks/tcmalloc.h"
 
-#define NEW_ARGS .args = SONDE_ARG_RDI, .may_throw = true
+#define SIZE_AT_0 SONDE_ARG_RDI
+#define SIZE_AT_1 (SONDE_ARG_RDI | SONDE_ARG_RSI)
 
 static const struct sonde_alloc_entry entries[] = {
-	{"malloc", SONDE_ALLOC_MALLOC, .args = SONDE_ARG_RDI},
-	{"calloc", SONDE_ALLOC_CALLOC, .args = SONDE_ARG_RDI | SONDE_ARG_RSI},
-	{"realloc", SONDE_ALLOC_REALLOC, .args = SONDE_ARG_RDI | SONDE_ARG_RSI},
+	{"malloc", SONDE_ALLOC_MALLOC, .args = SIZE_AT_0, .by_class = true},
+	{"calloc", SONDE_ALLOC_CALLOC, .args = SIZE_AT_1},
+	{"realloc", SONDE_ALLOC_REALLOC, .args = SIZE_AT_1},
 	{"memalign", SONDE_ALLOC_MEMALIGN, .args = SONDE_ARG_RSI},
 	{"aligned_alloc", SONDE_ALLOC_MEMALIGN, .args = SONDE_ARG_RSI, .wrapper = true},
 	{"posix_memalign", SONDE_ALLOC_POSIX_MEMALIGN, .args = SONDE_ARG_RDI | SONDE_ARG_RDX,
 	 .wrapper = true},
-	{"valloc", SONDE_ALLOC_VALLOC, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"pvalloc", SONDE_ALLOC_PVALLOC, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_Znwm", SONDE_ALLOC_NEW, NEW_ARGS},
-	{"_Znam", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnwmRKSt9nothrow_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnamRKSt9nothrow_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnwmSt11align_val_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnamSt11align_val_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnwmSt11align_val_tRKSt9nothrow_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
-	{"_ZnamSt11align_val_tRKSt9nothrow_t", SONDE_ALLOC_NEW, NEW_ARGS, .wrapper = true},
+	{"valloc", SONDE_ALLOC_VALLOC, .args = SIZE_AT_0, .wrapper = true},
+	{"pvalloc", SONDE_ALLOC_PVALLOC, .args = SIZE_AT_0, .wrapper = true},
 	{"free", SONDE_ALLOC_FREE, .args = SONDE_ARG_RDI},
-	{"_ZdlPv", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdaPv", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdlPvRKSt9nothrow_t", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdaPvRKSt9nothrow_t", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdlPvSt11align_val_t", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdaPvSt11align_val_t", SONDE_ALLOC_DELETE, .args = SONDE_ARG_RDI, .wrapper = true},
-	{"_ZdlPvm", SONDE_ALLOC_DELETE_SIZED, .args = SONDE_ARG_RDI | SONDE_ARG_RSI,
-	 .wrapper = true},
-	{"_ZdaPvm", SONDE_ALLOC_DELETE_SIZED, .args = SONDE_ARG_RDI | SONDE_ARG_RSI,
-	 .wrapper = true},
-	{"_ZdlPvmSt11align_val_t", SONDE_ALLOC_DELETE_SIZED, .args = SONDE_ARG_RDI | SONDE_ARG_RSI,
-	 .wrapper = true},
-	{"_ZdaPvmSt11align_val_t", SONDE_ALLOC_DELETE_SIZED, .args = SONDE_ARG_RDI | SONDE_ARG_RSI,
+	{"tc_malloc_skip_new_handler", SONDE_ALLOC_MALLOC, .args = SIZE_AT_0, .by_class = true,
 	 .wrapper = true},
 };
 
@@ -65,5 +52,7 @@ const struct sonde_allocator sonde_allocator_tcmalloc = {
 	.version = version,
 	.entries = entries,
 	.n_entries = SONDE_ARRAY_SIZE(entries),
-	.free_size = SONDE_FREE_UNKNOWN,
+	.cxx = true,
+	.rule = SONDE_BLOCK_PAGEMAP,
+	.learn = sonde_tcmalloc_learn,
 };

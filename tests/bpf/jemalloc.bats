@@ -1,0 +1,214 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Counters mode on jemalloc against what jemalloc says of itself: totals and live bytes from each thread's
+# own counters (tests/bench/tlscheck.c), and the bytes of each query (tests/bench/echo.c).
+
+bats_require_minimum_version 1.5.0
+
+ARCHIVE=/usr/lib/x86_64-linux-gnu/libjemalloc_pic.a
+
+setup() {
+	B=${SONDE_BUILD:-build}
+	SONDE=${SONDE:-$B/sonde}
+	T=$BATS_TEST_TMPDIR
+	R=$T/r.sonde
+	pids=()
+	export TLSCHECK_PRELOAD=libjemalloc.so.2
+}
+
+teardown() {
+	local pid
+
+	for pid in "${pids[@]}"; do
+		kill -KILL "$pid" 2>/dev/null || true
+	done
+}
+
+equal() { # EXPECTED ACTUAL WHAT
+	[ "$1" = "$2" ] || {
+		echo "$3: expected $1, is $2" >&2
+		return 1
+	}
+}
+
+until_true() { # COMMAND...
+	local end=$((SECONDS + 60))
+
+	until "$@" 2>/dev/null; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.02
+	done
+}
+
+sql() { sqlite3 -readonly -bail "$R" "$1"; }
+ticked() { [ "$(sql 'SELECT count(*) > 1 FROM tick')" = 1 ]; }
+metric() { sql "SELECT CAST(value AS INTEGER) FROM metric WHERE name = '$1' AND value IS NOT NULL
+	ORDER BY ts_ns DESC LIMIT 1"; }
+
+needs() { # FEATURE
+	"$SONDE" doctor --json | grep -q "\"$1\" *: *\"yes\"" || skip "$1"
+}
+
+check() { # MODE READINGS [JEMWORK [THREADS]]
+	run "$B/bench/tlscheck" "$1" "$2" "${3:-$B/harness/jemwork}" "${4:-8}"
+	echo "# $output" >&3
+	[ "$status" = 0 ]
+}
+
+# A jemwork that has jemalloc in it.
+build() { # NAME ARGUMENTS...
+	local name=$1
+
+	[ -e "$ARCHIVE" ] || skip "libjemalloc-dev"
+	shift
+	unset TLSCHECK_PRELOAD
+	gcc -O1 -w -o "$T/$name" tests/harness/jemwork.c "$@" -lstdc++ -ldl -lm -lpthread
+}
+
+@test "at rest every reading equals jemalloc's own to the byte, 1,000 times" { check rest 1000; }
+
+@test "under load 1,000 readings lie within 1 % of what the threads say" { check load 1000; }
+
+@test "threads that end are in the sum to the byte, 15,000 of them" { check come 300; }
+
+@test "a layout one word off is refused by the scratch process" { check wrong 1; }
+
+@test "jemalloc inside the executable, with symbols" {
+	build inside -Wl,--whole-archive "$ARCHIVE" -Wl,--no-whole-archive
+	check come 20 "$T/inside" 4
+	build static -static "${ARCHIVE/_pic/}"
+	check come 20 "$T/static" 4
+}
+
+@test "jemalloc inside the executable under names of its own (je_malloc)" {
+	build first -c -o "$T/unused.o" # for the skip
+	nm "$ARCHIVE" 2>/dev/null | awk '$2 == "T" && $3 !~ /^(je_|_Z)/ { print $3, "je_" $3 }' |
+		sort -u >"$T/names"
+	objcopy --redefine-syms="$T/names" "$ARCHIVE" "$T/libje.a"
+	build prefixed -Wl,--whole-archive "$T/libje.a" -Wl,--no-whole-archive
+	check come 20 "$T/prefixed" 4
+}
+
+@test "jemalloc inside an executable without symbols is refused, with the reason" {
+	build inside -Wl,--whole-archive "$ARCHIVE" -Wl,--no-whole-archive
+	strip "$T/inside"
+	run "$B/bench/tlscheck" rest 1 "$T/inside" 2
+	[ "$status" = 1 ]
+	[[ $output == *"no scratch process can confirm what its code suggests"* ]]
+}
+
+serve() { # ECHO-ARGUMENTS...
+	LD_PRELOAD=${PRELOAD-libjemalloc.so.2} "$B/bench/echo" "$@" >"$T/echo" 3>&- &
+	server=$!
+	pids+=("$server")
+	until_true test -s "$T/echo"
+	port=$(head -n 1 "$T/echo")
+}
+
+record() { # ARGUMENTS...: attached and counting when this returns
+	"$SONDE" record -p "$server" -o "$R" -i 100ms -d 300s "$@" >"$T/out" 2>"$T/err" 3>&- &
+	sonde=$!
+	pids+=("$sonde")
+	until_true ticked || {
+		cat "$T/err" >&2
+		return 1
+	}
+}
+
+finish() {
+	kill -INT "$sonde"
+	wait "$sonde" || {
+		cat "$T/err" >&2
+		return 1
+	}
+}
+
+# The server's nth query allocates n % 8 + 1 blocks of 1000 bytes, a size class of 1024, and frees half of
+# them, rounded down, before it answers.
+@test "each query's bytes are what it allocated and freed" {
+	serve --alloc 8
+	record --lens query,alloc
+	"$B/bench/echoload" "$port" --queries 8000 --connections 1 >/dev/null
+	finish
+	equal 8000 "$(sql 'SELECT count(*) FROM span')" spans
+	equal 0 "$(sql 'SELECT count(*) FROM span
+		WHERE heap_allocated <> 1024 * ((seq - 1) % 8 + 1)
+		OR heap_freed <> 1024 * (((seq - 1) % 8 + 1) / 2)')" "spans with other bytes"
+	equal 8000 "$(metric query.heap_spans)" "queries whose bytes are known"
+	equal $((8000 * 4608)) "$(metric query.heap_allocated)" "their sum"
+	equal $((8000 * 2048)) "$(metric query.heap_freed)" "their frees"
+	equal 1 "$(sql 'SELECT sum(sum) = 8000 * 4608 FROM hist_window h JOIN series s ON s.id = h.series
+		WHERE s.name = '"'query.allocated'")" "histogram's sum"
+	equal 1 "$(sql "SELECT sum(value = 0) > 0 AND min(value) >= 0 FROM metric
+		WHERE name = 'alloc.live'")" "live bytes go back to what they were"
+}
+
+@test "without a recording queries have their bytes as well" {
+	serve --alloc 8
+	"$SONDE" stat -p "$server" --lens query,alloc -i 100ms -d 300s >"$T/out" 2>"$T/err" 3>&- &
+	sonde=$!
+	pids+=("$sonde")
+	until_true test -s "$T/out"
+	"$B/bench/echoload" "$port" --queries 8000 --connections 4 >/dev/null
+	finish
+	grep -q 'B/query' "$T/out"
+	grep -q 'allocated  mean 4.50 KiB a query, 2.00 KiB given back' "$T/out"
+}
+
+@test "glibc keeps no such counters: a query's bytes are absent, not 0" {
+	PRELOAD='' serve --alloc 8
+	record --lens query,alloc
+	"$B/bench/echoload" "$port" --queries 100 --connections 1 >/dev/null
+	finish
+	equal 100 "$(sql 'SELECT count(*) FROM span WHERE heap_allocated IS NULL AND heap_freed IS NULL')" \
+		"spans without bytes"
+	equal 0 "$(sql "SELECT count(*) FROM metric WHERE name LIKE 'query.heap%'")" "sums"
+}
+
+@test "a kernel that cannot read threads: absent with the reason, and nothing else is lost" {
+	export SONDE_WITHOUT=iter_sleepable
+	serve --alloc 8
+	record --lens query,alloc
+	"$B/bench/echoload" "$port" --queries 100 --connections 1 >/dev/null
+	finish
+	equal 100 "$(sql 'SELECT count(*) FROM span')" spans
+	equal 1 "$(sql "SELECT count(*) > 0 FROM metric WHERE name = 'alloc.allocated'
+		AND absent LIKE '%iter_sleepable%'")" "reason"
+}
+
+lines() { [ "$(wc -l <"$1")" -ge "$2" ]; }
+ticks() { sql 'SELECT count(*) FROM tick'; }
+more_ticks() { [ "$(ticks)" -gt "$1" ]; }
+
+work() { # COMMAND: jemwork does it and says the truth
+	local n
+	n=$(wc -l <"$T/truth")
+	echo "$1" >&8
+	until_true lines "$T/truth" $((n + 1))
+	truth=($(tail -n 1 "$T/truth")) # truth ALLOCATED FREED LIVE STATS
+}
+
+@test "threads that ended before attach: jemalloc's own statistics bound what is live" {
+	local before now
+	mkfifo "$T/in"
+	LD_PRELOAD=libjemalloc.so.2 "$B/harness/jemwork" 2 "$T/slots" <"$T/in" >"$T/truth" 3>&- &
+	server=$!
+	pids+=("$server")
+	exec 8>"$T/in"
+	until_true lines "$T/truth" 1
+	work "come 20"
+	before=$((truth[1] - truth[2]))
+	record --lens alloc
+	work "come 20"
+	work step
+	now=$(ticks)
+	until_true more_ticks $((now + 1))
+	finish
+	exec 8>&-
+	equal 1 "$(sql "SELECT count(*) > 0 AND count(value) = 0 FROM metric
+		WHERE name = 'alloc.allocated' AND absent LIKE 'threads ended before attach%'")" \
+		"what is live is absent with the reason"
+	equal "${truth[4]}" "$(metric alloc.at_most)" "bound: stats.allocated"
+	equal $((truth[1] - truth[2] - before)) "$(metric alloc.live)" "change of live bytes"
+	equal 0 "$(metric alloc.ends_lost)" "threads that ended unread"
+}

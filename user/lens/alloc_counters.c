@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Counters mode; see alloc_counters.h.
+ *
+ * The invariant: alloc.allocated is a count or an estimate, never a mere bound; where only a bound
+ * is known it is absent with the reason, and the bound stands in alloc.at_most.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "attach/plan.h"
+#include "core/mem.h"
+#include "lens/alloc_counters.h"
+#include "lens/alloc_metrics.h"
+#include "lens/alloc_threads.h"
+#include "target/heap/heap.h"
+
+/* Walks of free lists: 1 % of the time, as every dear reader here. About 20 ms may be waited for;
+ * longer ones go on beside the session's loop, up to 10 s. */
+#define WALK_SHARE	 0.01
+#define NODES_NOW	 20000
+#define NODES_BACKGROUND 10000000
+#define RETRIES_LONGEST	 64 /* ticks between two tries to recognise an allocator */
+
+struct heap_target {
+	struct sonde_heap *heap; /* NULL: not open */
+	char why[256];		 /* and why not */
+	unsigned wait, step;	 /* ticks until it is tried again; 0: no more */
+	bool told;		 /* the reason was said */
+	bool noted;
+	uint32_t pushed; /* mask of figures that had a value */
+	uint64_t not_clean;
+	uint64_t base_allocated, base_deallocated;
+	uint64_t pushed_allocated, pushed_deallocated;
+	bool based;
+	bool by_thread; /* its threads' own counters are read: they are its totals */
+	bool lost_said, forked_said;
+	char threads_why[256]; /* it counts by thread, and that is not read: why */
+};
+
+struct sonde_alloc_counters {
+	struct heap_target *t;
+	size_t n;
+	struct sonde_alloc_threads *threads; /* NULL: nobody needs it, or this kernel cannot */
+	bool started;
+	char why[128]; /* it cannot */
+	struct sonde_consumption shown; /* the last reading for consumption; bytes 0 before it */
+	uint64_t next_ns;		/* when another may be taken */
+};
+
+/* Figures that are one gauge each. */
+static const struct {
+	enum sonde_heap_figure figure;
+	enum sonde_alloc_metric metric;
+	const char *label;
+} gauges[] = {
+	{SONDE_HEAP_SYSTEM, M_HEAP, ""},
+	{SONDE_HEAP_FREE_PAGES, M_FREE, "pages"},
+	{SONDE_HEAP_FREE_CENTRAL, M_FREE, "lists"},
+	{SONDE_HEAP_FREE_TRANSFER, M_FREE, "transfer"},
+	{SONDE_HEAP_FREE_THREAD, M_FREE, "threads"},
+	{SONDE_HEAP_UNMAPPED, M_UNMAPPED, ""},
+	{SONDE_HEAP_METADATA, M_METADATA, ""},
+};
+
+int sonde_alloc_counters_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
+{
+	for (size_t i = 0; !ctx->opts->passive && i < ctx->targets->n; i++)
+		if (sonde_alloc_threads_wanted(&ctx->targets->t[i]))
+			return sonde_alloc_threads_hooks(hooks);
+	return 0;
+}
+
+/* Why the kernel's programs are not there to read what threads count. */
+static void explain(struct sonde_lens_ctx *ctx, const struct sonde_alloc_counters *c,
+		    struct heap_target *t)
+{
+	const char *why = c->why[0] ? c->why : "its allocator was not known when sonde attached";
+
+	for (size_t i = 0; ctx->plan && i < ctx->plan->n; i++) {
+		const struct sonde_plan_item *item = &ctx->plan->items[i];
+
+		if (item->alt < 0 && !strcmp(item->hook->name, SONDE_ALLOC_THREADS_HOOK))
+			why = item->reason;
+	}
+	snprintf(t->threads_why, sizeof(t->threads_why), "its threads' counters cannot be read: %s",
+		 why);
+}
+
+/* Totals since the process began become counters since attach. After an exec the allocator's begin
+ * anew, and ours go on. */
+static void set_base(struct heap_target *t, uint64_t allocated, uint64_t deallocated)
+{
+	t->base_allocated = allocated - t->pushed_allocated;
+	t->base_deallocated = deallocated - t->pushed_deallocated;
+	t->based = true;
+}
+
+/* Where it counts by thread: have the kernel's programs read that. */
+static int count_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, size_t i)
+{
+	struct heap_target *t = &c->t[i];
+	pid_t pid = ctx->targets->t[i].pid;
+	struct sonde_tls_place place;
+	struct sonde_tls_sum sum;
+	int64_t at[2];
+	int err;
+
+	t->by_thread = false;
+	if (!c->started || !t->heap || !sonde_heap_places(t->heap, at))
+		return 0;
+	if (!c->threads) {
+		explain(ctx, c, t);
+		return 0;
+	}
+	place = (struct sonde_tls_place){.allocated = at[0], .freed = at[1]};
+	err = sonde_alloc_threads_add(c->threads, pid, &place);
+	err = err ? err : sonde_alloc_threads_read(c->threads, pid, &sum);
+	if (err)
+		return err == -ESRCH ? 0 : err;
+	set_base(t, sum.bytes.allocated, sum.bytes.freed);
+	t->by_thread = true;
+	return 0;
+}
+
+/* What cannot be otherwise for this build is final; an allocator that is not there yet may come. */
+static void open_heap(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, size_t i)
+{
+	struct heap_target *t = &c->t[i];
+	int err;
+
+	if (ctx->opts->passive) {
+		snprintf(t->why, sizeof(t->why), "--passive does not read the target's memory");
+		t->step = 0;
+		return;
+	}
+	err = sonde_heap_open(&t->heap, ctx->targets->t[i].pid, t->why, sizeof(t->why));
+	t->based = false;
+	if (!err)
+		return;
+	t->step = err == -EOPNOTSUPP ? 0 : t->step ? 2 * t->step : 1;
+	if (t->step > RETRIES_LONGEST)
+		t->step = RETRIES_LONGEST;
+	t->wait = t->step;
+}
+
+static int grow(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c)
+{
+	size_t n = ctx->targets->n;
+	struct heap_target *t;
+	int err = 0;
+
+	if (n <= c->n)
+		return 0;
+	t = reallocarray(c->t, n, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	memset(t + c->n, 0, (n - c->n) * sizeof(*t));
+	c->t = t;
+	for (; c->n < n && !err; c->n++) {
+		if (ctx->targets->t[c->n].gone)
+			continue;
+		open_heap(ctx, c, c->n);
+		err = count_threads(ctx, c, c->n);
+	}
+	return err;
+}
+
+int sonde_alloc_counters_new(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters **out)
+{
+	struct sonde_alloc_counters *c = calloc(1, sizeof(*c));
+	int err = c ? grow(ctx, c) : -ENOMEM;
+
+	if (!err && ctx->obj)
+		err = sonde_alloc_threads_new(&c->threads, ctx->obj, c->why, sizeof(c->why));
+	if (err && err != -EOPNOTSUPP)
+		sonde_alloc_counters_free(&c);
+	else
+		*out = c;
+	return *out ? 0 : err;
+}
+
+int sonde_alloc_counters_start(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c)
+{
+	int err = c->threads ? sonde_alloc_threads_test(c->threads) : 0;
+
+	c->started = true;
+	if (err) {
+		snprintf(c->why, sizeof(c->why), "reading our own threads as a test failed");
+		sonde_alloc_threads_free(&c->threads);
+		err = 0;
+	}
+	for (size_t i = 0; i < c->n && !err; i++)
+		err = count_threads(ctx, c, i);
+	if (err || !c->threads || sonde_alloc_threads_reads_ends(c->threads))
+		return err;
+	return sonde_lens_note(ctx, SONDE_NOTE_DEGRADED,
+			       "this kernel ends a thread's memory before it tells of its end, so "
+			       "what a thread did after its last reading is missing",
+			       "use kernel 6.16 or later, or a shorter interval");
+}
+
+void sonde_alloc_counters_free(struct sonde_alloc_counters **ref)
+{
+	struct sonde_alloc_counters *c = *ref;
+
+	*ref = NULL;
+	for (size_t i = 0; c && i < c->n; i++)
+		sonde_heap_close(&c->t[i].heap);
+	if (c)
+		sonde_alloc_threads_free(&c->threads);
+	if (c)
+		free(c->t);
+	free(c);
+}
+
+void sonde_alloc_counters_retarget(struct sonde_alloc_counters *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (!c->t[i].heap)
+			c->t[i].wait = c->t[i].step = 1;
+}
+
+/* Once until there is a value again; with a word to who asked for counters by name. */
+static int push_absence(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
+			uint64_t ts_ns)
+{
+	int err;
+
+	if (t->told || ctx->rehearsal)
+		return 0;
+	t->told = true;
+	err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns, t->why);
+	if (t->pushed)
+		err = err ? err : sonde_lens_push_absent(ctx, i, M_AT_MOST, "", ts_ns, t->why);
+	for (size_t k = 0; k < SONDE_ARRAY_SIZE(gauges) && !err; k++)
+		if (t->pushed & 1u << gauges[k].figure)
+			err = sonde_lens_push_absent(ctx, i, gauges[k].metric, gauges[k].label,
+						     ts_ns, t->why);
+	if (err || t->noted)
+		return err;
+	t->noted = true;
+	return sonde_lens_note(ctx, ctx->opts->alloc_asked ? SONDE_NOTE_DEGRADED : SONDE_NOTE_INFO,
+			       t->why, "--alloc-mode exact counts every call, at its price");
+}
+
+static int push_totals(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
+		       const struct sonde_heap_reading *r, uint64_t ts_ns)
+{
+	const uint32_t both = 1u << SONDE_HEAP_ALLOCATED | 1u << SONDE_HEAP_DEALLOCATED;
+	uint64_t in = r->bytes[SONDE_HEAP_ALLOCATED], out = r->bytes[SONDE_HEAP_DEALLOCATED];
+	int err;
+
+	/* The sum of those that live falls when one ends. */
+	if ((r->present & both) != both || !t->by_thread)
+		return 0;
+	if (!t->based)
+		set_base(t, in, out);
+	t->pushed_allocated = in - t->base_allocated;
+	t->pushed_deallocated = out - t->base_deallocated;
+	err = sonde_lens_push(ctx, i, M_HANDED_OUT, "", ts_ns, (double)t->pushed_allocated);
+	err = err ? err
+		  : sonde_lens_push(ctx, i, M_GIVEN_BACK, "", ts_ns, (double)t->pushed_deallocated);
+	return err ? err
+		   : sonde_lens_push(ctx, i, M_LIVE, "", ts_ns,
+				     (double)t->pushed_allocated - (double)t->pushed_deallocated);
+}
+
+/* Threads whose end was not read: said once, counted ever. */
+static int push_threads(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
+			const struct sonde_tls_sum *sum, uint64_t ts_ns)
+{
+	int err = sonde_lens_push(ctx, i, M_THREADS, "", ts_ns, (double)sum->threads);
+
+	if (!err && sum->flags & SONDE_TLS_F_FORKED && !t->forked_said && !ctx->rehearsal) {
+		t->forked_said = true;
+		err = sonde_lens_note(
+			ctx, SONDE_NOTE_INFO,
+			"the process was forked: what other threads of its parent had "
+			"allocated before is in no counter of its own",
+			"");
+	}
+
+	err = err ? err : sonde_lens_push(ctx, i, M_ENDS_LOST, "", ts_ns, (double)sum->lost);
+	if (err || !sum->lost || t->lost_said || ctx->rehearsal)
+		return err;
+	t->lost_said = true;
+	return sonde_lens_note(ctx, SONDE_NOTE_DEGRADED,
+			       "threads ended unread: what each did since its last reading is "
+			       "missing from what was allocated and freed",
+			       "alloc.ends_lost counts them; a shorter interval loses less");
+}
+
+/*
+ * Handed out less given back is what is live, if every thread that ever was is in both: a thread
+ * that ended before attach took its counters along.
+ */
+static int take_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, uint32_t i,
+			struct sonde_heap_reading *r, uint64_t ts_ns)
+{
+	struct heap_target *t = &c->t[i];
+	struct sonde_tls_sum sum;
+	int err = sonde_alloc_threads_read(c->threads, ctx->targets->t[i].pid, &sum);
+
+	if (err)
+		return err;
+	r->bytes[SONDE_HEAP_ALLOCATED] = sum.bytes.allocated;
+	r->bytes[SONDE_HEAP_DEALLOCATED] = sum.bytes.freed;
+	r->present |= 1u << SONDE_HEAP_ALLOCATED | 1u << SONDE_HEAP_DEALLOCATED;
+	r->threads = sum.threads;
+	r->clean &= !sum.unread && sonde_alloc_threads_in_one_go(&sum);
+	r->cost_ns = sonde_mono_ns() - r->at_ns;
+	if (!(sum.flags & SONDE_TLS_F_EARLIER) && sum.bytes.allocated >= sum.bytes.freed) {
+		r->bytes[SONDE_HEAP_LIVE] = sum.bytes.allocated - sum.bytes.freed;
+		r->present |= 1u << SONDE_HEAP_LIVE;
+		r->source = SONDE_HEAP_COUNTED;
+	}
+	return push_threads(ctx, i, t, &sum, ts_ns);
+}
+
+/* Why what is live is not known, or no more than a bound of it. */
+static const char *why_not_live(const struct heap_target *t)
+{
+	if (t->by_thread)
+		return "threads ended before attach and took their counters along; alloc.live is "
+		       "the change since, alloc.at_most holds threads' caches too";
+	if (t->threads_why[0])
+		return t->threads_why;
+	return "its free memory was not yet walked to the end; alloc.at_most is an upper bound";
+}
+
+static int push_live(struct sonde_lens_ctx *ctx, uint32_t i, const struct heap_target *t,
+		     const struct sonde_heap_reading *r, uint64_t ts_ns)
+{
+	double live = (double)r->bytes[SONDE_HEAP_LIVE];
+	bool known = r->present & 1u << SONDE_HEAP_LIVE;
+	int err;
+
+	if (!known || r->source == SONDE_HEAP_BOUND) {
+		err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns, why_not_live(t));
+		return err || !known ? err : sonde_lens_push(ctx, i, M_AT_MOST, "", ts_ns, live);
+	}
+	if (r->source == SONDE_HEAP_COMBINED)
+		live += (double)r->bytes[SONDE_HEAP_FREE_CENTRAL];
+	err = sonde_lens_push(ctx, i, M_AT_MOST, "", ts_ns, live);
+	err = err ? err
+		  : sonde_lens_push(ctx, i, M_ALLOCATED, "", ts_ns,
+				    (double)r->bytes[SONDE_HEAP_LIVE]);
+	return err ? err : sonde_lens_push(ctx, i, M_AGE, "", ts_ns, (double)r->age_ns);
+}
+
+static int push_reading(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
+			const struct sonde_heap_reading *r, uint64_t ts_ns)
+{
+	int err = push_live(ctx, i, t, r, ts_ns);
+
+	t->told = false;
+	t->pushed |= r->present;
+	t->not_clean += !r->clean;
+	for (size_t k = 0; k < SONDE_ARRAY_SIZE(gauges) && !err; k++)
+		if (r->present & 1u << gauges[k].figure)
+			err = sonde_lens_push(ctx, i, gauges[k].metric, gauges[k].label, ts_ns,
+					      (double)r->bytes[gauges[k].figure]);
+	err = err ? err : push_totals(ctx, i, t, r, ts_ns);
+	err = err ? err
+		  : sonde_lens_push(ctx, i, M_READ_TIME, "", ts_ns,
+				    (double)(r->source == SONDE_HEAP_COUNTED
+						     ? r->cost_ns - r->walk_ns
+						     : r->cost_ns));
+	if (!err && r->walk_ns)
+		err = sonde_lens_push(ctx, i, M_READ_TIME, "lists", ts_ns, (double)r->walk_ns);
+	return err ? err : sonde_lens_push(ctx, i, M_NOT_CLEAN, "", ts_ns, (double)t->not_clean);
+}
+
+static int tick_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, uint32_t i,
+		       uint64_t ts_ns)
+{
+	const struct sonde_heap_budget budget = {
+		.cheap_only = ctx->rehearsal,
+		.share = WALK_SHARE,
+		.max_nodes = NODES_NOW,
+		.background_nodes = NODES_BACKGROUND,
+		.no_threads = c->t[i].by_thread,
+	};
+	struct heap_target *t = &c->t[i];
+	struct sonde_heap_reading r;
+	int err;
+
+	if (!t->heap && t->step && !--t->wait) {
+		open_heap(ctx, c, i);
+		err = count_threads(ctx, c, i);
+		if (err)
+			return err;
+	}
+	if (!t->heap)
+		return push_absence(ctx, i, t, ts_ns);
+	err = sonde_heap_read(t->heap, &budget, &r, t->why, sizeof(t->why));
+	/* Two words a thread are read of a target that is swapped out in part as well. */
+	if (err == -EAGAIN && t->by_thread) {
+		r = (struct sonde_heap_reading){.at_ns = sonde_mono_ns(), .clean = true};
+		err = 0;
+	}
+	if (!err && t->by_thread)
+		err = take_threads(ctx, c, i, &r, ts_ns);
+	if (!err)
+		return push_reading(ctx, i, t, &r, ts_ns);
+	if (err == -ESRCH)
+		return 0; /* the session says that it is gone */
+	if (err == -ESTALE) {
+		sonde_heap_close(&t->heap);
+		open_heap(ctx, c, i);
+		return count_threads(ctx, c, i); /* read at the next tick, when it has begun */
+	}
+	return push_absence(ctx, i, t, ts_ns);
+}
+
+int sonde_alloc_counters_tick(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c,
+			      uint64_t ts_ns)
+{
+	int err = grow(ctx, c);
+
+	for (size_t i = 0; i < ctx->targets->n && !err; i++)
+		if (!ctx->targets->t[i].gone)
+			err = tick_target(ctx, c, (uint32_t)i, ts_ns);
+	return err;
+}
+
+/* ---- consumption ---- */
+
+#define READ_SHARE 0.015 /* of the time of one CPU */
+
+/* CPU time of this thread: on a busy machine most of a reading's wall time is others'. */
+static uint64_t own_cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * SONDE_NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* Adds one target; out->bound becomes UINT64_MAX where only an upper bound is known. 0 or -ENODATA.
+ */
+static int add_target(struct heap_target *t, const struct sonde_heap_budget *budget,
+		      struct sonde_consumption *out)
+{
+	struct sonde_heap_reading r;
+
+	if (!t->heap || sonde_heap_read(t->heap, budget, &r, t->why, sizeof(t->why)) ||
+	    !(r.present & 1u << SONDE_HEAP_LIVE))
+		return -ENODATA;
+	out->bytes += (int64_t)r.bytes[SONDE_HEAP_LIVE];
+	if (r.source == SONDE_HEAP_BOUND)
+		out->bound = UINT64_MAX;
+	else if (r.source == SONDE_HEAP_COMBINED && out->bound != UINT64_MAX)
+		out->bound += r.bytes[SONDE_HEAP_FREE_CENTRAL];
+	return 0;
+}
+
+/* Of all targets that live: 0; -ENODATA where one cannot be read, or none lives. */
+static int add_targets(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, double share,
+		       struct sonde_consumption *out)
+{
+	const struct sonde_heap_budget budget = {
+		.share = share,
+		.max_nodes = NODES_NOW,
+	};
+	bool any = false;
+	int err = grow(ctx, c);
+
+	for (size_t i = 0; i < ctx->targets->n && !err; i++) {
+		if (ctx->targets->t[i].gone)
+			continue;
+		err = add_target(&c->t[i], &budget, out);
+		any = true;
+	}
+	return err || !any ? -ENODATA : 0;
+}
+
+int sonde_alloc_counters_consumption(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c,
+				     uint64_t now_ns, struct sonde_consumption *out)
+{
+	struct sonde_consumption now = {.source = SONDE_CONSUMPTION_COUNTERS, .taken_ns = now_ns};
+	uint64_t begin_ns = own_cpu_ns();
+
+	if (now_ns < c->next_ns) {
+		*out = c->shown;
+		return 0;
+	}
+	if (add_targets(ctx, c, WALK_SHARE, &now))
+		return -ENODATA;
+	if (!c->next_ns) /* the first: there is nothing that it moved from */
+		now.bound = UINT64_MAX;
+	else if (now.bound != UINT64_MAX)
+		now.bound += (uint64_t)llabs(now.bytes - c->shown.bytes);
+	c->next_ns = now_ns + (uint64_t)((double)(own_cpu_ns() - begin_ns) / READ_SHARE);
+	*out = c->shown = now;
+	return 0;
+}
+
+int sonde_alloc_counters_whole(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c,
+			       struct sonde_consumption *out)
+{
+	struct sonde_consumption now = {.source = SONDE_CONSUMPTION_COUNTERS,
+					.taken_ns = sonde_mono_ns()};
+
+	if (add_targets(ctx, c, 0, &now) || now.bound)
+		return -ENODATA;
+	*out = now;
+	return 0;
+}

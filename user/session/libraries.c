@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * An allocator that a target loads while it is observed (dlopen) is attached too, by a new
+ * generation of probes. Whether a target has mapped more code is asked of one line of
+ * /proc/PID/status at each interval, which costs it nothing; its modules are looked through only
+ * when that line changed.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/mem.h"
+#include "session/internal.h"
+#include "target/allocator.h"
+#include "target/proc.h"
+
+#define MAX_ALLOCATORS 4 /* as many as the alloc lens attaches to */
+
+static bool is_attached(const struct session *s, pid_t pid, const struct sonde_module *m)
+{
+	for (size_t i = 0; i < s->hooks.n; i++) {
+		const struct sonde_hook *h = &s->hooks.h[i];
+
+		for (size_t k = 0; h->lens == SONDE_LENS_ALLOC && k < h->n_sites; k++)
+			if (h->sites[k].pid == pid && h->sites[k].inode == m->inode &&
+			    h->sites[k].dev == m->dev)
+				return true;
+	}
+	return false;
+}
+
+static int note_allocator(struct session *s, const struct sonde_target *t,
+			  const struct sonde_allocator_use *use, const struct sonde_module *m)
+{
+	s->rebuild = true;
+	return session_note(s, SONDE_NOTE_EVENT, "",
+			    "%s (pid %d) has loaded %s%s%s (%s): it is attached too; alloc.live "
+			    "counts from here",
+			    t->comm, t->pid, use->allocator->name, use->version[0] ? " " : "",
+			    use->version, m->path);
+}
+
+static int look_through(struct session *s, struct sonde_target *t)
+{
+	struct sonde_allocator_use use[MAX_ALLOCATORS];
+	struct sonde_modules mods = {0};
+	size_t n = 0;
+	int err = sonde_modules_read(t->pid, &mods);
+
+	if (err)
+		return 0; /* it has just gone: its exit follows */
+	if (sonde_allocator_list(t->pid, &mods, use, MAX_ALLOCATORS, &n))
+		n = 0;
+	for (size_t i = 0; i < n && !err; i++)
+		if (!is_attached(s, t->pid, &mods.m[use[i].module]))
+			err = note_allocator(s, t, &use[i], &mods.m[use[i].module]);
+	/* One that had none that is known: hooks are only made for targets that have. */
+	if (!err && n && !t->allocator)
+		t->allocator = use[0].allocator;
+	sonde_modules_fini(&mods);
+	return err;
+}
+
+static int remember(struct session *s, size_t i)
+{
+	uint64_t *grown;
+
+	if (i < s->n_code)
+		return 0;
+	grown = reallocarray(s->code, i + 1, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + s->n_code, 0, (i + 1 - s->n_code) * sizeof(*grown));
+	s->code = grown;
+	s->n_code = i + 1;
+	return 0;
+}
+
+int session_check_libraries(struct session *s)
+{
+	int err = 0;
+
+	/* Where nothing is attached there is nothing to renew. */
+	if (s->opts->alloc_mode != SONDE_ALLOC_MODE_EXACT || s->opts->lens.passive || s->rebuild ||
+	    s->state != RECORDING)
+		return 0;
+	for (size_t i = 0; i < s->targets.n && !err; i++) {
+		struct sonde_target *t = &s->targets.t[i];
+		uint64_t bytes;
+
+		if (t->gone || t->is_child || sonde_proc_code(t->pid, &bytes))
+			continue;
+		err = remember(s, i);
+		if (err || s->code[i] == bytes)
+			continue;
+		s->code[i] = bytes;
+		err = look_through(s, t);
+	}
+	return err;
+}
