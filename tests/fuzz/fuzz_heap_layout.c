@@ -23,6 +23,7 @@ static const struct {
 	const char *decoded[4]; /* functions whose code matters most */
 } seeds[] = {
 	{LIBS "libc.so.6", "glibc", {"mallinfo2", "malloc_stats", "malloc_trim", "malloc"}},
+	{LIBS "libjemalloc.so.2", "jemalloc", {"malloc", "_Znwm", "free", "sdallocx"}},
 	{LIBS "libtcmalloc_minimal.so.4",
 	 "tcmalloc (gperftools)",
 	 {"_ZN22TCMallocImplementation18GetNumericPropertyEPKcPm",
