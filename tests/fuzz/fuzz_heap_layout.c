@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/mem.h"
 #include "fuzz/fuzz_target.h"
 #include "target/heap/heap.h"
 
@@ -112,14 +113,14 @@ int main(int argc, char **argv)
 	unsigned long n = fuzz_iterations(argc, argv, 600);
 
 	sonde_log_set_level(SONDE_LOG_NONE);
-	for (size_t seed = 0; seed < 2; seed++) {
+	for (size_t seed = 0; seed < SONDE_ARRAY_SIZE(seeds); seed++) {
 		struct copy c;
 
 		if (make_copy(&c, seed)) {
 			printf("no %s here\n", seeds[seed].path);
 			continue;
 		}
-		for (unsigned long i = 0; i < n / 2; i++)
+		for (unsigned long i = 0; i < n / SONDE_ARRAY_SIZE(seeds); i++)
 			one(&c, seed);
 		close(c.fd);
 		free(c.bytes);
