@@ -155,7 +155,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_swapped_is_refused),
 		cmocka_unit_test(test_no_process),
-#ifndef __SANITIZE_ADDRESS__ /* which brings an allocator of its own */
+#if !defined(__SANITIZE_ADDRESS__) &&                                                              \
+	!defined(__SANITIZE_THREAD__) /* which bring their own allocator */
 		cmocka_unit_test(test_sources),
 		cmocka_unit_test(test_equals_mallinfo),
 		cmocka_unit_test(test_background),
