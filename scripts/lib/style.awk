@@ -30,8 +30,8 @@ BEGIN {
 
 	# bpf/lib: a lower layer never includes a higher one.
 	layer["base"] = 0
-	layer["filter"] = layer["series"] = layer["block"] = 1
-	layer["span"] = layer["stack"] = layer["faultclass"] = 2
+	layer["filter"] = layer["series"] = layer["block"] = layer["tls"] = 1
+	layer["span"] = layer["stack"] = layer["faultclass"] = layer["threads"] = 2
 	layer["emit"] = 3
 	layer["conn"] = 4
 	layer["syscall"] = 5

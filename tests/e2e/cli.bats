@@ -118,7 +118,7 @@ refused() { # CODE PATTERN ARG...
 @test "exact mode needs an end, and a yes that somebody can give" {
 	refused 2 'add -d' stat -p "$TARGET" --alloc-mode exact
 	refused 2 'add -d' stat -p "$TARGET" --alloc-mode exact -d 0
-	refused 2 'needs --alloc-mode exact' stat -p "$TARGET" --lens alloc
+	refused 2 'leave one of them out' stat -p "$TARGET" --lens alloc --alloc-mode off
 	refused 2 '--passive forbids' stat -p "$TARGET" --alloc-mode exact -d 1s --passive
 	run "$SONDE" stat -p "$TARGET" --alloc-mode exact -d 1s </dev/null
 	echo "$output"

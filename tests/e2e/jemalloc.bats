@@ -44,8 +44,9 @@ redis_says() { redis-cli -p "$REDIS_PORT" info memory | tr -d '\r' | sed -n "s/^
 
 redis_up() {
 	REDIS_PORT=$(searchd_pick_port)
-	redis-server --port "$REDIS_PORT" --bind 127.0.0.1 --save '' --appendonly no --enable-debug-command yes \
-		--dir "$BATS_TEST_TMPDIR" >"$BATS_TEST_TMPDIR/redis.log" 2>&1 3>&- &
+	redis-server --port "$REDIS_PORT" --bind 127.0.0.1 --save '' --appendonly no \
+		--enable-debug-command yes --dir "$BATS_TEST_TMPDIR" \
+		>"$BATS_TEST_TMPDIR/redis.log" 2>&1 3>&- &
 	REDIS_PID=$!
 	started "$REDIS_PID"
 	wait_for 20 redis-cli -p "$REDIS_PORT" ping

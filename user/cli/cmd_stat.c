@@ -124,7 +124,7 @@ static int run_stat(const struct sonde_args *args)
 		return err;
 	/* What counts events has none to count in no time: nothing is attached for it. */
 	if (opts.instant && !opts.lens_mask)
-		opts.lens_mask = 1u << SONDE_LENS_RSS;
+		opts.lens_mask = 1u << SONDE_LENS_RSS | 1u << SONDE_LENS_ALLOC;
 	return args->dry_run ? sonde_observe_dry_run(args, &opts) : sonde_stat_session(args, &opts);
 }
 

@@ -37,7 +37,7 @@ struct heap_target {
 	uint64_t pushed_allocated, pushed_deallocated;
 	bool based;
 	bool by_thread; /* its threads' own counters are read: they are its totals */
-	bool lost_said;
+	bool lost_said, forked_said;
 	char threads_why[256]; /* it counts by thread, and that is not read: why */
 };
 
@@ -275,6 +275,15 @@ static int push_threads(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 {
 	int err = sonde_lens_push(ctx, i, M_THREADS, "", ts_ns, (double)sum->threads);
 
+	if (!err && sum->flags & SONDE_TLS_F_FORKED && !t->forked_said && !ctx->rehearsal) {
+		t->forked_said = true;
+		err = sonde_lens_note(
+			ctx, SONDE_NOTE_INFO,
+			"the process was forked: what other threads of its parent had "
+			"allocated before is in no counter of its own",
+			"");
+	}
+
 	err = err ? err : sonde_lens_push(ctx, i, M_ENDS_LOST, "", ts_ns, (double)sum->lost);
 	if (err || !sum->lost || t->lost_said || ctx->rehearsal)
 		return err;
@@ -384,6 +393,11 @@ static int tick_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *
 	if (!t->heap)
 		return push_absence(ctx, i, t, ts_ns);
 	err = sonde_heap_read(t->heap, &budget, &r, t->why, sizeof(t->why));
+	/* Two words a thread are read of a target that is swapped out in part as well. */
+	if (err == -EAGAIN && t->by_thread) {
+		r = (struct sonde_heap_reading){.at_ns = sonde_mono_ns(), .clean = true};
+		err = 0;
+	}
 	if (!err && t->by_thread)
 		err = take_threads(ctx, c, i, &r, ts_ns);
 	if (!err)
@@ -411,7 +425,7 @@ int sonde_alloc_counters_tick(struct sonde_lens_ctx *ctx, struct sonde_alloc_cou
 
 /* ---- consumption ---- */
 
-#define READ_SHARE 0.01 /* of the time */
+#define READ_SHARE 0.015 /* of the time of one CPU */
 
 /* CPU time of this thread: on a busy machine most of a reading's wall time is others'. */
 static uint64_t own_cpu_ns(void)

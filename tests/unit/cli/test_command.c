@@ -132,6 +132,34 @@ static void test_session_opts(void **state)
 	assert_int_equal(sonde_observe_opts(&args, &opts), 0);
 	assert_int_equal(opts.alloc_mode, SONDE_ALLOC_MODE_EXACT);
 	assert_true(opts.lens.alloc_exact);
+	assert_false(opts.lens.alloc_counters);
+}
+
+/* Counters are the default; asked for by name they may cost more, and --lens may leave them out. */
+static void test_alloc_modes(void **state)
+{
+	static const struct {
+		const char *line;
+		bool counters, asked, wants;
+	} rows[] = {
+		{"sonde stat -p 1", true, false, true},
+		{"sonde stat -p 1 --passive", true, false, true},
+		{"sonde stat -p 1 --lens rss", true, false, false},
+		{"sonde stat -p 1 --lens alloc", true, false, true},
+		{"sonde stat -p 1 --alloc-mode counters", true, true, true},
+		{"sonde stat -p 1 --alloc-mode off", false, false, false},
+		{"sonde stat -p 1 --lens rss --alloc-mode exact -d 1s", false, false, true},
+	};
+	struct sonde_session_opts opts;
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
+		assert_int_equal(parse(rows[i].line), 0);
+		assert_int_equal(sonde_observe_opts(&args, &opts), 0);
+		assert_int_equal(opts.lens.alloc_counters, rows[i].counters);
+		assert_int_equal(opts.lens.alloc_asked, rows[i].asked);
+		assert_int_equal(sonde_session_wants_alloc(&opts), rows[i].wants);
+	}
 }
 
 static void test_session_opts_refused(void **state)
@@ -143,7 +171,8 @@ static void test_session_opts_refused(void **state)
 		{"sonde stat -p 1 --alloc-mode exact", -EINVAL},
 		{"sonde stat -p 1 --alloc-mode exact -d 0", -EINVAL},
 		{"sonde stat -p 1 --alloc-mode exact -d 1s --passive", -EINVAL},
-		{"sonde stat -p 1 --lens alloc -d 1s", -EINVAL},
+		{"sonde stat -p 1 --lens alloc --alloc-mode off -d 1s", -EINVAL},
+		{"sonde stat -p 1 --alloc-mode counters --passive -d 1s", -EINVAL},
 		{"sonde stat -p 1 --comm a-name-of-16-chars", -EINVAL},
 		{"sonde stat --dry-run -- prog", -EINVAL},
 		{"sonde stat -p 1 --tid 4194304", -ESRCH},
@@ -177,7 +206,7 @@ int main(void)
 		cmocka_unit_test(test_accepts),	     cmocka_unit_test(test_started_command),
 		cmocka_unit_test(test_refuses),	     cmocka_unit_test(test_help_comes_first),
 		cmocka_unit_test(test_session_opts), cmocka_unit_test(test_session_opts_refused),
-		cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_alloc_modes),  cmocka_unit_test(test_exit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, finish);

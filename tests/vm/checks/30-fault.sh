@@ -81,7 +81,8 @@ if [ -b $disk ]; then
 	mkdir $box
 	echo $((16 << 20)) >$box/memory.max
 	# shellcheck disable=SC2016 # the inner shell's own
-	observe_program "--lens fault" sh -c 'echo $$ >/sys/fs/cgroup/faults/cgroup.procs; exec faultwork base 16'
+	observe_program "--lens fault" \
+		sh -c 'echo $$ >/sys/fs/cgroup/faults/cgroup.procs; exec faultwork base 16'
 	within "$(count base.minor)" 8192 8252 "8,192 faults in a full cgroup"
 	within "$(value fault.stalled base.minor)" 1 8192 "of which some reclaim"
 	within "$(value fault.reclaim_time base.minor)" 1000 "$(value fault.time base.minor)" \

@@ -36,13 +36,15 @@ extern WEAK int MallocExtension_GetNumericProperty(const char *name, size_t *val
 extern WEAK void MallocExtension_ReleaseFreeMemory(void);
 /* jemalloc's, as builds name them. */
 typedef int mallctl_fn(const char *name, void *old, size_t *old_len, void *fresh, size_t len);
-extern WEAK mallctl_fn mallctl, je_mallctl, _rjem_mallctl;
-extern WEAK void *je_malloc(size_t size), *_rjem_malloc(size_t size);
-extern WEAK void je_free(void *p), _rjem_free(void *p);
-extern WEAK void *mallocx(size_t size, int flags), *je_mallocx(size_t size, int flags),
-	*_rjem_mallocx(size_t size, int flags);
-extern WEAK void dallocx(void *p, int flags), je_dallocx(void *p, int flags),
-	_rjem_dallocx(void *p, int flags);
+typedef void *malloc_fn(size_t size);
+typedef void free_fn(void *p);
+typedef void *mallocx_fn(size_t size, int flags);
+typedef void dallocx_fn(void *p, int flags);
+extern WEAK mallctl_fn mallctl, je_mallctl, rjem_mallctl asm("_rjem_mallctl");
+extern WEAK malloc_fn je_malloc, rjem_malloc asm("_rjem_malloc");
+extern WEAK free_fn je_free, rjem_free asm("_rjem_free");
+extern WEAK mallocx_fn mallocx, je_mallocx, rjem_mallocx asm("_rjem_mallocx");
+extern WEAK dallocx_fn dallocx, je_dallocx, rjem_dallocx asm("_rjem_dallocx");
 
 enum { SYS_READ = 0, SYS_WRITE = 1, SYS_SCHED_YIELD = 24, SYS_PAUSE = 34, SYS_EXIT_GROUP = 231 };
 
@@ -124,10 +126,10 @@ static void tell_tcmalloc(struct sonde_report *r)
 #define THREADS 3
 
 /* Whose heap: the names that programs use, or a build's own where it has no others. */
-static void *(*get)(size_t size);
-static void (*give)(void *p);
-static void *(*get_in)(size_t size, int flags);
-static void (*give_in)(void *p, int flags);
+static malloc_fn *get;
+static free_fn *give;
+static mallocx_fn *get_in;
+static dallocx_fn *give_in;
 static mallctl_fn *ctl;
 static const uint64_t *counters[2][THREADS + 1]; /* by thread, the main one last */
 
@@ -144,12 +146,12 @@ static void choose_names(void)
 		ctl = je_mallctl;
 		get_in = je_mallocx;
 		give_in = je_dallocx;
-	} else if (!ctl && _rjem_mallctl && _rjem_malloc && _rjem_free) {
-		get = _rjem_malloc;
-		give = _rjem_free;
-		ctl = _rjem_mallctl;
-		get_in = _rjem_mallocx;
-		give_in = _rjem_dallocx;
+	} else if (!ctl && rjem_mallctl && rjem_malloc && rjem_free) {
+		get = rjem_malloc;
+		give = rjem_free;
+		ctl = rjem_mallctl;
+		get_in = rjem_mallocx;
+		give_in = rjem_dallocx;
 	}
 }
 
