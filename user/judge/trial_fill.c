@@ -40,6 +40,7 @@ static const struct {
 	{"mean", "query.latency", SONDE_TRIAL_MEAN, 0, true},
 	{"p95", "query.latency", SONDE_TRIAL_QUANTILE, 0.95, true},
 	{"p99", "query.latency", SONDE_TRIAL_QUANTILE, 0.99, true},
+	{"RSS growth a day", "rss.total", SONDE_TRIAL_GROWTH, 0, false},
 	{"p50", "query.latency", SONDE_TRIAL_QUANTILE, 0.5, false},
 	{"p99.9", "query.latency", SONDE_TRIAL_QUANTILE, 0.999, false},
 	{"RSS anonymous", "rss.anon", SONDE_TRIAL_MEAN, 0, false},

@@ -17,13 +17,12 @@
 #include "lens/alloc_threads.h"
 #include "target/heap/heap.h"
 
-/* Walks of free lists: 1 % of the time, as every dear reader here; and at once no more than stops
- * the session's loop for a tenth of a second, or for a second where counters were asked for by
- * name. */
-#define WALK_SHARE	0.01
-#define NODES_AUTO	100000
-#define NODES_ASKED	1000000
-#define RETRIES_LONGEST 64 /* ticks between two tries to recognise an allocator */
+/* Walks of free lists: 1 % of the time, as every dear reader here. About 20 ms may be waited for;
+ * longer ones go on beside the session's loop, up to 10 s. */
+#define WALK_SHARE	 0.01
+#define NODES_NOW	 20000
+#define NODES_BACKGROUND 10000000
+#define RETRIES_LONGEST	 64 /* ticks between two tries to recognise an allocator */
 
 struct heap_target {
 	struct sonde_heap *heap; /* NULL: not open */
@@ -329,7 +328,7 @@ static const char *why_not_live(const struct heap_target *t)
 		       "the change since, alloc.at_most holds threads' caches too";
 	if (t->threads_why[0])
 		return t->threads_why;
-	return "its free memory is in too many pieces to walk; alloc.at_most is an upper bound";
+	return "its free memory was not yet walked to the end; alloc.at_most is an upper bound";
 }
 
 static int push_live(struct sonde_lens_ctx *ctx, uint32_t i, const struct heap_target *t,
@@ -366,8 +365,12 @@ static int push_reading(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 					      (double)r->bytes[gauges[k].figure]);
 	err = err ? err : push_totals(ctx, i, t, r, ts_ns);
 	err = err ? err
-		  : sonde_lens_push(ctx, i, M_READ_TIME, r->nodes ? "with lists" : "", ts_ns,
-				    (double)r->cost_ns);
+		  : sonde_lens_push(ctx, i, M_READ_TIME, "", ts_ns,
+				    (double)(r->source == SONDE_HEAP_COUNTED
+						     ? r->cost_ns - r->walk_ns
+						     : r->cost_ns));
+	if (!err && r->walk_ns)
+		err = sonde_lens_push(ctx, i, M_READ_TIME, "lists", ts_ns, (double)r->walk_ns);
 	return err ? err : sonde_lens_push(ctx, i, M_NOT_CLEAN, "", ts_ns, (double)t->not_clean);
 }
 
@@ -377,7 +380,8 @@ static int tick_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *
 	const struct sonde_heap_budget budget = {
 		.cheap_only = ctx->rehearsal,
 		.share = WALK_SHARE,
-		.max_nodes = ctx->opts->alloc_asked ? NODES_ASKED : NODES_AUTO,
+		.max_nodes = NODES_NOW,
+		.background_nodes = NODES_BACKGROUND,
 		.no_threads = c->t[i].by_thread,
 	};
 	struct heap_target *t = &c->t[i];
@@ -460,7 +464,7 @@ static int add_targets(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *
 {
 	const struct sonde_heap_budget budget = {
 		.share = share,
-		.max_nodes = ctx->opts->alloc_asked ? NODES_ASKED : NODES_AUTO,
+		.max_nodes = NODES_NOW,
 	};
 	bool any = false;
 	int err = grow(ctx, c);
