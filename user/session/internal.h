@@ -132,6 +132,9 @@ int session_arm(struct session *s);
 void session_pause(struct session *s);
 /* Take the links of lenses off, or put them on again, as they ask. 0 or -errno (logged). */
 int session_pulse(struct session *s);
+/* Of the lenses in *lost, whose guard took their links: those that rest now and then anyway rest now, and
+ * are taken out of the mask. 0 or -errno. */
+int session_rest_lost(struct session *s, uint32_t *lost);
 void session_teardown(struct session *s);
 /* After the pause: lenses tell what is still open. */
 int session_finish_lenses(struct session *s);
