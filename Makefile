@@ -19,17 +19,19 @@ CLANG    ?= clang
 BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 WARN     := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Werror
 CPPFLAGS := -D_GNU_SOURCE -DSONDE_VERSION='"$(VERSION)"' -DSONDE_DATADIR='"$(PREFIX)/share/sonde"' \
-            -Iinclude -Iuser -I$(B)/skel
+            -Iinclude -Iuser -I$(B)/skel -I$(B)/gen
 CFLAGS   ?= -O2 -g
 CFLAGS_   = -std=gnu11 $(WARN) $(CFLAGS) $(SAN)
-LIBS     := -lbpf -ldw -lelf -lZydis -lsqlite3 -ljansson -lgsl -lgslcblas -lm -lpthread
+LIBS     := -lbpf -ldw -lelf -lZydis -lsqlite3 -ljansson -lprotobuf-c -lgsl -lgslcblas -lstdc++ -lm -lpthread
 BPFFLAGS := -g -O2 -target bpf -D__TARGET_ARCH_x86 -Wall -Werror -Wno-unused-function \
             -Ivmlinux/$(ARCH) -Iinclude -Ibpf
 
 bpf_src  := $(wildcard bpf/*.bpf.c)
 skels    := $(bpf_src:bpf/%.bpf.c=$(B)/skel/%.skel.h)
 user_src := $(filter-out user/main.c,$(wildcard user/*/*.c user/*/*/*.c))
-user_obj := $(user_src:%.c=$(B)/obj/%.o)
+protos   := $(wildcard user/*/*.proto)
+proto_c  := $(protos:user/%.proto=$(B)/gen/%.pb-c.c)
+user_obj := $(user_src:%.c=$(B)/obj/%.o) $(proto_c:$(B)/gen/%.c=$(B)/obj/gen/%.o)
 unit_src := $(wildcard tests/unit/*.c tests/unit/*/*.c)
 unit_bin := $(unit_src:tests/unit/%.c=$(B)/unit/%)
 fuzz_src := $(wildcard tests/fuzz/*.c)
@@ -54,10 +56,20 @@ $(B)/libsonde.a: $(user_obj)
 	$(call msg,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(B)/obj/%.o: %.c | $(skels)
+$(B)/obj/%.o: %.c | $(skels) $(proto_c)
 	$(call msg,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -MMD -MP -c -o $@ $<
+
+$(B)/gen/%.pb-c.c: user/%.proto
+	$(call msg,PROTO,$<)
+	$(Q)mkdir -p $(B)/gen
+	$(Q)protoc-c --proto_path=user --c_out=$(B)/gen $<
+
+$(B)/obj/gen/%.o: $(B)/gen/%.c
+	$(call msg,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -c -o $@ $<
 
 $(B)/bpf/%.bpf.o: bpf/%.bpf.c
 	$(call msg,BPF,$<)
@@ -174,7 +186,7 @@ clean:
 	rm -rf $(B)
 
 # The schema is built into its object by .incbin, which no -MMD sees.
-$(B)/obj/user/record/schema.o: user/record/schema.sql
+$(B)/obj/user/record/schema.o: user/record/schema.sql user/record/schema_stacks.sql
 
 -include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/bpf/*/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d \
          $(B)/bench/*.d)

@@ -14,6 +14,14 @@
 #include "lib/span.bpf.h"
 #include "lib/threads.bpf.h"
 
+/* Built twice: alloc_sites.bpf.c is this file with every call charged to its call stack as well. */
+#ifdef SONDE_ALLOC_SITES
+#include "lib/sites.bpf.h"
+#define SITES(...) __VA_ARGS__
+#else
+#define SITES(...)
+#endif
+
 extern __u64 *bpf_session_cookie(void) __ksym __weak;
 extern bool bpf_session_is_return(void) __ksym __weak;
 
@@ -189,8 +197,9 @@ static __always_inline void count_inner(__u32 target, __u32 op)
 		add(&row->inner, 1);
 }
 
-static __always_inline void count_call(__u32 target, __u32 op, __u64 size)
+static __always_inline void count_call(struct pt_regs *ctx, __u64 cookie, __u32 op, __u64 size)
 {
+	__u32 target = SONDE_ALLOC_COOKIE_TARGET(cookie);
 	struct sonde_alloc_row *row = row_of(target, op);
 	struct task_span *query = span_current();
 	__u64 *bucket;
@@ -199,7 +208,10 @@ static __always_inline void count_call(__u32 target, __u32 op, __u64 size)
 	if (!row)
 		return;
 	add(&row->calls, 1);
-	if (gives_back(op) || ABSURD(size))
+	if (gives_back(op))
+		return;
+	SITES(site_asked(ctx, frame(ctx, cookie), target, ABSURD(size) ? 0 : size));
+	if (ABSURD(size))
 		return;
 	add(&row->bytes, size);
 	i = sonde_alloc_bucket_index(lane(), geometry.targets, target, sonde_hist_index(size));
@@ -257,11 +269,13 @@ static __always_inline __u64 begin(struct pt_regs *ctx, __u64 cookie, bool pair)
 	if (note & NOTE_WRAPPED)
 		count_inner(target, op);
 	else
-		count_call(target, op, size);
-	if (takes_old(op))
+		count_call(ctx, cookie, op, size);
+	if (takes_old(op)) {
+		SITES(site_lent(target, PT_REGS_PARM1(ctx)));
 		note |= block_bytes(cookie, PT_REGS_PARM1(ctx)) | (size ? 0 : NOTE_FREES);
-	else if (op == SONDE_ALLOC_POSIX_MEMALIGN)
+	} else if (op == SONDE_ALLOC_POSIX_MEMALIGN) {
 		note |= PT_REGS_PARM1(ctx) & NOTE_VALUE;
+	}
 	/* Nothing runs inside malloc: with a session it needs no mark. */
 	if (op == SONDE_ALLOC_MALLOC && !pair)
 		return note;
@@ -314,14 +328,18 @@ static __always_inline void finish(struct pt_regs *ctx, __u64 cookie, __u64 note
 
 	if (!row)
 		return;
-	if (cookie & SONDE_ALLOC_COOKIE_SIZE)
+	if (cookie & SONDE_ALLOC_COOKIE_SIZE) {
 		add(&row->chunk_in, ptr);
-	else if (ptr)
+	} else if (ptr) {
 		add(&row->chunk_in, block_bytes(cookie, ptr));
+		SITES(site_got(target, ptr));
+	}
 	if (takes_old(op) && (ptr || note & NOTE_FREES))
 		add(&row->chunk_out, note & NOTE_VALUE);
-	if (!ptr && !(note & NOTE_FREES))
+	if (!ptr && !(note & NOTE_FREES)) {
+		SITES(site_failed());
 		count_failure(ctx, row, target, note);
+	}
 }
 
 /* Entry and return in one, where the kernel has it: the note travels in the session's own word. */
@@ -394,8 +412,10 @@ int alloc_free(struct pt_regs *ctx)
 		return 0; /* realloc to size 0 accounts for the chunk itself */
 	}
 	add(t && from_delete(t, sp, ptr) ? &row->inner : &row->calls, 1);
-	if (ptr)
+	if (ptr) {
 		add(&row->chunk_out, block_bytes(cookie, ptr));
+		SITES(site_freed(SONDE_ALLOC_COOKIE_TARGET(cookie), ptr));
+	}
 	return 0;
 }
 
@@ -420,7 +440,7 @@ int alloc_wrapper(struct pt_regs *ctx)
 		count_inner(target, op);
 		return 0;
 	}
-	count_call(target, op, value);
+	count_call(ctx, cookie, op, value);
 	if (t) {
 		t->wrap_sp = sp;
 		t->wrap_value = value;
@@ -457,7 +477,7 @@ int alloc_take(struct pt_regs *ctx)
 		return 0;
 	}
 	size = requested(ctx, op);
-	count_call(target, op, size);
+	count_call(ctx, cookie, op, size);
 	align = cookie & SONDE_ALLOC_COOKIE_ALIGNED ? PT_REGS_PARM2(ctx) : 0;
 	bytes = block_request(cookie, size, align);
 	row = row_of(target, op);
@@ -487,6 +507,7 @@ int alloc_give(struct pt_regs *ctx)
 	add(&row->calls, 1);
 	if (!ptr)
 		return 0;
+	SITES(site_freed(target, ptr));
 	if (op == SONDE_ALLOC_DELETE_SIZED && !(cookie & SONDE_ALLOC_COOKIE_ALIGNED))
 		add(&row->chunk_out, block_request(cookie, PT_REGS_PARM2(ctx), 0));
 	else
@@ -503,6 +524,6 @@ int alloc_count(struct pt_regs *ctx)
 	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie);
 
 	if (ours())
-		count_call(SONDE_ALLOC_COOKIE_TARGET(cookie), op, requested(ctx, op));
+		count_call(ctx, cookie, op, requested(ctx, op));
 	return 0;
 }

@@ -16,7 +16,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct fault_thread);
+	__type(value, struct sonde_fault_thread);
 } fault_threads SEC(".maps");
 
 /* Not 0: a target may have such a tgid. User space fills it. */
@@ -71,15 +71,15 @@ static __always_inline bool maybe_ours(struct task_struct *task)
 
 /* Only threads that were let through the gate have storage, so having it is the gate from then on.
  */
-static __always_inline struct fault_thread *thread_find(struct task_struct *task)
+static __always_inline struct sonde_fault_thread *thread_find(struct task_struct *task)
 {
 	return bpf_task_storage_get(&fault_threads, task, 0, 0);
 }
 
-static __always_inline struct fault_thread *thread_get(struct task_struct *task)
+static __always_inline struct sonde_fault_thread *thread_get(struct task_struct *task)
 {
 	struct sonde_control *c = gate_control();
-	struct fault_thread *f;
+	struct sonde_fault_thread *f;
 	__u64 id;
 
 	if (!c || !c->ready || !maybe_ours(task))
@@ -101,10 +101,10 @@ static __always_inline struct fault_thread *thread_get(struct task_struct *task)
 }
 
 /* The thread's open fault, or NULL. */
-static __always_inline struct fault_thread *fault_current(void)
+static __always_inline struct sonde_fault_thread *fault_current(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct fault_thread *f = maybe_ours(task) ? thread_find(task) : NULL;
+	struct sonde_fault_thread *f = maybe_ours(task) ? thread_find(task) : NULL;
 
 	return f && f->begin_ns ? f : NULL;
 }
@@ -113,11 +113,12 @@ static __always_inline struct fault_thread *fault_current(void)
 
 static __always_inline int fault_begin(__u64 address, __u32 error, __u64 ip, __u64 sp)
 {
-	struct fault_thread *f;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sonde_fault_thread *f;
 
 	if (fault_cfg.count_only)
 		return 0;
-	f = thread_get(bpf_get_current_task_btf());
+	f = thread_get(task);
 	if (!f)
 		return 0;
 	if (f->begin_ns) {
@@ -138,6 +139,8 @@ static __always_inline int fault_begin(__u64 address, __u32 error, __u64 ip, __u
 		f->stalled = 0;
 		f->stall_ns = f->reclaim_ns = f->compaction_ns = 0;
 	}
+	if (has_split_counts())
+		f->swap_count = split_swap_count(task);
 	if (fault_cfg.by) {
 		f->ip = ip;
 		f->sp = sp;
@@ -179,7 +182,7 @@ static __always_inline int fault_begin_kernel(__u64 address, __u32 error)
 static __always_inline int fault_alloc(void *page, __u32 order, __u32 gfp)
 {
 	__u32 want = order ? GFP_ANON_LARGE : GFP_ANON;
-	struct fault_thread *f;
+	struct sonde_fault_thread *f;
 
 	if (!page || (gfp & (want | GFP_WRITE)) != want)
 		return 0;
@@ -192,14 +195,22 @@ static __always_inline int fault_alloc(void *page, __u32 order, __u32 gfp)
 	return 0;
 }
 
-/* One entry less in swap: attached only where there is swap. Same two arguments since 5.5. */
+/*
+ * A swap entry went, if it was not this very fault that put others out: attached only where there
+ * is swap. Same two arguments since 5.5. Up to 6.1 it tells of no single fault, but, before the
+ * fault is handled, of all that the task had kept to itself, which then begins at 0 again.
+ */
 SEC("?raw_tp/rss_stat")
 int fault_rss_stat(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct fault_thread *f = (__u32)ctx->args[1] == MM_SWAPENTS ? fault_current() : NULL;
+	struct sonde_fault_thread *f = (__u32)ctx->args[1] == MM_SWAPENTS ? fault_current() : NULL;
 
-	if (f)
+	if (!f || f->stall_ns)
+		return 0;
+	if (!has_split_counts())
 		f->seen |= SEEN_SWAP;
+	else if (split_is_due(bpf_get_current_task_btf()))
+		f->swap_count = 0;
 	return 0;
 }
 
@@ -207,7 +218,7 @@ int fault_rss_stat(struct bpf_raw_tracepoint_args *ctx)
 SEC("?raw_tp/mm_compaction_begin")
 int fault_stall_begin(void *ctx)
 {
-	struct fault_thread *f = fault_current();
+	struct sonde_fault_thread *f = fault_current();
 
 	if (!f)
 		return 0;
@@ -216,7 +227,7 @@ int fault_stall_begin(void *ctx)
 	return 0;
 }
 
-static __always_inline __u64 stall_took(struct fault_thread *f)
+static __always_inline __u64 stall_took(struct sonde_fault_thread *f)
 {
 	__u64 begin = f->stall_ns;
 
@@ -227,7 +238,7 @@ static __always_inline __u64 stall_took(struct fault_thread *f)
 SEC("?raw_tp/mm_vmscan_direct_reclaim_end")
 int fault_reclaim_end(void *ctx)
 {
-	struct fault_thread *f = fault_current();
+	struct sonde_fault_thread *f = fault_current();
 
 	if (f)
 		f->reclaim_ns += stall_took(f);
@@ -237,7 +248,7 @@ int fault_reclaim_end(void *ctx)
 SEC("?raw_tp/mm_compaction_end")
 int fault_compaction_end(void *ctx)
 {
-	struct fault_thread *f = fault_current();
+	struct sonde_fault_thread *f = fault_current();
 
 	if (f)
 		f->compaction_ns += stall_took(f);
@@ -282,10 +293,10 @@ static __always_inline void add_bucket(struct sonde_fault_key *key, __u64 ns, __
 	 1u << SONDE_FAULT_IN_PLACE | 1u << SONDE_FAULT_FILE | 1u << SONDE_FAULT_SHMEM)
 
 /* Is this one of those that are timed one in many? */
-static __always_inline bool is_plain(const struct fault_thread *f,
+static __always_inline bool is_plain(const struct sonde_fault_thread *f,
 				     const struct sonde_fault_sum *sum, __u32 cls, bool major)
 {
-	return fault_cfg.every > 1 && !major && !f->stalled && f->typical_ns &&
+	return fault_cfg.every > 1 && !f->exact && !major && !f->stalled && f->typical_ns &&
 	       PLAIN & 1u << (cls & 31) && sum->count >= SONDE_FAULT_CERTAIN;
 }
 
@@ -293,8 +304,9 @@ static __always_inline bool is_plain(const struct fault_thread *f,
  * Count the fault and time it if it is to be timed. Returns its time, or what this thread's faults
  * took of late where it was not. Per-CPU sums are shared with whatever preempts: atomic adds.
  */
-static __always_inline __u64 fault_account(struct fault_thread *f, struct sonde_fault_key *key,
-					   struct sonde_fault_sum *sum, __u32 cls, bool major)
+static __always_inline __u64 fault_account(struct sonde_fault_thread *f,
+					   struct sonde_fault_key *key, struct sonde_fault_sum *sum,
+					   __u32 cls, bool major)
 {
 	bool plain = is_plain(f, sum, cls, major);
 	__u64 ns;
@@ -338,8 +350,8 @@ static __always_inline void charge_span(__u64 ns)
 	s->fault_ns += ns;
 }
 
-static __always_inline void charge_by(const struct fault_thread *f, __u32 tgid, __u32 by, __u64 id,
-				      __u64 ns)
+static __always_inline void charge_by(const struct sonde_fault_thread *f, __u32 tgid, __u32 by,
+				      __u64 id, __u64 ns)
 {
 	struct sonde_fault_by_key key = {.tgid = tgid, .by = by, .id = id};
 	struct sonde_fault_by_sum *sum, first = {.address = f->address, .sp = f->sp};
@@ -365,7 +377,7 @@ static __always_inline void charge_by(const struct fault_thread *f, __u32 tgid, 
  * By place in the code: today the instruction that faulted. A stack's number would do as well for
  * an id: what it stands for is user space's affair (user/lens/fault_by.c).
  */
-static __always_inline void charge_all(const struct fault_thread *f, __u64 id, __u64 ns)
+static __always_inline void charge_all(const struct sonde_fault_thread *f, __u64 id, __u64 ns)
 {
 	charge_by(f, id >> 32, SONDE_FAULT_BY_THREAD, (__u32)id, ns);
 	charge_by(f, id >> 32, SONDE_FAULT_BY_MAPPING, f->address >> SONDE_FAULT_BLOCK_SHIFT, ns);
@@ -375,7 +387,7 @@ static __always_inline void charge_all(const struct fault_thread *f, __u64 id, _
 static __always_inline int fault_end(bool major)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct fault_thread *f = thread_find(task);
+	struct sonde_fault_thread *f = thread_find(task);
 	struct sonde_fault_key key = {};
 	struct sonde_fault_sum *sum;
 	__u64 id, ns;

@@ -21,6 +21,7 @@
 struct fixture_arm {
 	const char *name;
 	double latency, rss; /* planted: logarithms of ratios */
+	double growth;	     /* of RSS, per day after the change */
 };
 
 struct fixture_trial {
@@ -48,10 +49,11 @@ static inline const double *fixture_latencies(void)
 }
 
 static inline void fixture_add_server(struct sonde_trial *t, const struct fixture_trial *f,
-				      size_t server, const double *load, double latency, double rss,
-				      double noise)
+				      size_t server, const double *load,
+				      const struct fixture_arm *effect, double noise)
 {
 	size_t n = f->before + f->after;
+	double day = (double)f->window_ns / (86400.0 * (double)SONDE_NS_PER_SEC);
 	struct sonde_rng r = {f->seed * 1000003 + server};
 	double *own = calloc(n, sizeof(*own)), *level = calloc(n, sizeof(*level));
 	double sd = noise * sqrt(1 - f->rho * f->rho);
@@ -63,8 +65,10 @@ static inline void fixture_add_server(struct sonde_trial *t, const struct fixtur
 	fixture_ar1(&r, own, n, f->rho, sd, 1);
 	fixture_ar1(&r, level, n, f->rho, sd / 4, 1);
 	for (size_t w = 0; w < n; w++) {
-		double at = own[w] + load[w] + (w >= f->before ? latency : 0);
-		double scale = exp(at + 0.05 * (double)server);
+		bool after = w >= f->before;
+		double scale = exp(own[w] + load[w] + (after ? effect->latency : 0) +
+				   0.05 * (double)server);
+		double days = after ? (double)(w - f->before) * day : 0;
 
 		sonde_hist_reset(&h);
 		for (unsigned int i = 0; i < f->queries; i++)
@@ -72,8 +76,10 @@ static inline void fixture_add_server(struct sonde_trial *t, const struct fixtur
 				&h, (uint64_t)(table[sonde_rng_next(&r) % FIXTURE_TABLE] * scale));
 		if (sonde_windows_add(sonde_trial_hist(t, 0, server), w, &h))
 			abort();
-		sonde_trial_put(t, 1, server, w, 6e10 * exp(level[w] + (w >= f->before ? rss : 0)),
-				1);
+		sonde_trial_put(
+			t, 1, server, w,
+			6e10 * exp(level[w] + (after ? effect->rss : 0) + days * effect->growth),
+			1);
 		sonde_trial_see(t, server, w);
 	}
 	if (sonde_windows_seal(sonde_trial_hist(t, 0, server)))
@@ -99,7 +105,7 @@ static inline void fixture_add_pairs(struct sonde_trial *t, const struct fixture
 	}
 }
 
-/* Metrics: mean, p95, p99, RSS, all primary; p50, p99.9. */
+/* Metrics: mean, p95, p99, RSS, all primary; p50, p99.9, growth of RSS. */
 static inline void fixture_trial_make(struct sonde_trial *t, const struct fixture_trial *f)
 {
 	static const struct sonde_trial_metric metrics[] = {
@@ -109,6 +115,7 @@ static inline void fixture_trial_make(struct sonde_trial *t, const struct fixtur
 		{"RSS", 1, SONDE_TRIAL_MEAN, 0, 0, true},
 		{"p50", 0, SONDE_TRIAL_QUANTILE, 0.5, 0, false},
 		{"p99.9", 0, SONDE_TRIAL_QUANTILE, 0.999, 0, false},
+		{"growth", 1, SONDE_TRIAL_GROWTH, 0, 0, false},
 	};
 	size_t n = f->before + f->after;
 	double *load = calloc(n, sizeof(*load));
@@ -129,10 +136,13 @@ static inline void fixture_trial_make(struct sonde_trial *t, const struct fixtur
 	fixture_ar1(&r, load, n, 0.9, f->load * sqrt(1 - 0.81), 1);
 	for (size_t s = 0; s < t->n_servers; s++) {
 		bool control = s / 2 == f->n_arms, treated = s % 2 == 0;
-		double latency = treated ? f->restart + (control ? 0 : f->arms[s / 2].latency) : 0;
-		double rss = treated ? f->restart + (control ? 0 : f->arms[s / 2].rss) : 0;
+		struct fixture_arm effect = {.name = ""};
 
-		fixture_add_server(t, f, s, load, latency, rss,
+		if (treated && !control)
+			effect = f->arms[s / 2];
+		effect.latency += treated ? f->restart : 0;
+		effect.rss += treated ? f->restart : 0;
+		fixture_add_server(t, f, s, load, &effect,
 				   control && f->control_noise ? f->control_noise : f->noise);
 	}
 	free(load);

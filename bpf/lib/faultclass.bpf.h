@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 2: a thread's open page fault, and what it did. In this order, each exact where it answers:
- * a large folio of anonymous memory was allocated; a zeroed page was (only new anonymous pages are
- * asked for with __GFP_ZERO; tests/bpf/fault.bats counts each kind); the page was there and the
- * access a write: a copy if a page was allocated, else none; a swap entry went. What is left
- * depends on the mapping, which is looked up then only, for it takes longer than all the rest. What
- * cannot be told is of class "other".
+ * Layer 2: what a page fault did. In this order, each exact where it answers: a zeroed page was
+ * allocated (only new anonymous pages are asked for with __GFP_ZERO; tests/bpf/fault.bats counts
+ * each kind); a swap entry went; a large folio of anonymous memory was allocated; the page was
+ * there and the access a write: a copy if a page was allocated, else none. What is left depends on
+ * the mapping, which is looked up then only, for it takes longer than all the rest. What cannot be
+ * told is of class "other".
  */
 #ifndef SONDE_BPF_FAULTCLASS_H
 #define SONDE_BPF_FAULTCLASS_H
@@ -44,17 +44,33 @@ enum fault_seen {
 /* Set by the lens before load. */
 const volatile struct sonde_fault_config fault_cfg SEC(".rodata.fault") = {};
 
-struct fault_thread {
-	__u64 begin_ns; /* 0: none open */
-	__u64 address, ip, sp;
-	__u64 stall_ns; /* the stall that goes on began then; 0: none does */
-	__u64 reclaim_ns, compaction_ns;
-	__u64 typical_ns; /* of a plain fault, of late */
-	__u32 error, order;
-	__u32 turn;
-	__u8 seen, stalled;
-	__u8 pad[2];
-};
+/* ---- up to 6.1: a task's own counts (SPLIT_RSS_COUNTING) ---- */
+
+#define SPLIT_THRESHOLD 64 /* TASK_RSS_EVENTS_THRESH of mm/memory.c */
+
+static __always_inline bool has_split_counts(void)
+{
+	return bpf_core_field_exists(((struct task_struct___v6_1 *)0)->rss_stat);
+}
+
+static __always_inline __u32 split_swap_count(struct task_struct *task)
+{
+	return BPF_CORE_READ((struct task_struct___v6_1 *)task, rss_stat.count[MM_SWAPENTS]);
+}
+
+static __always_inline bool split_is_due(struct task_struct *task)
+{
+	return BPF_CORE_READ((struct task_struct___v6_1 *)task, rss_stat.events) > SPLIT_THRESHOLD;
+}
+
+static __always_inline bool is_swap_in(struct task_struct *task, const struct sonde_fault_thread *f)
+{
+	if (has_split_counts())
+		return split_swap_count(task) != f->swap_count;
+	return f->seen & SEEN_SWAP;
+}
+
+/* ---- what the mapping is ---- */
 
 enum fault_mapping {
 	MAPPING_OTHER,
@@ -171,7 +187,7 @@ static __always_inline __u32 fault_mapping(struct task_struct *task, __u64 addre
 }
 
 static __always_inline enum sonde_fault_class fault_by_mapping(struct task_struct *task,
-							       const struct fault_thread *f)
+							       const struct sonde_fault_thread *f)
 {
 	__u32 mapping = fault_mapping(task, f->address);
 	bool write = f->error & ERROR_WRITE;
@@ -186,8 +202,7 @@ static __always_inline enum sonde_fault_class fault_by_mapping(struct task_struc
 		return (mapping & ~MAPPING_IS_SHARED) == MAPPING_SHMEM ? SONDE_FAULT_SHMEM
 								       : SONDE_FAULT_FILE;
 	case MAPPING_ANON:
-		/* A page that is filled from elsewhere: before 6.2 rss_stat does not tell of each.
-		 */
+		/* Filled from elsewhere, and there was no swap at attach. */
 		if (f->seen & SEEN_PAGE)
 			return SONDE_FAULT_SWAP;
 		return write ? SONDE_FAULT_OTHER : SONDE_FAULT_ZERO;
@@ -197,7 +212,7 @@ static __always_inline enum sonde_fault_class fault_by_mapping(struct task_struc
 
 /* A large folio is anonymous memory's unless the mapping says that it is tmpfs's. */
 static __always_inline enum sonde_fault_class fault_by_order(struct task_struct *task,
-							     const struct fault_thread *f)
+							     const struct sonde_fault_thread *f)
 {
 	if ((fault_mapping(task, f->address) & ~MAPPING_IS_SHARED) == MAPPING_SHMEM)
 		return SONDE_FAULT_SHMEM;
@@ -205,14 +220,14 @@ static __always_inline enum sonde_fault_class fault_by_order(struct task_struct 
 }
 
 static __always_inline enum sonde_fault_class fault_class(struct task_struct *task,
-							  const struct fault_thread *f)
+							  const struct sonde_fault_thread *f)
 {
-	if (f->seen & SEEN_SWAP)
+	if (!f->order && f->seen & SEEN_ZEROED)
+		return SONDE_FAULT_BASE;
+	if (is_swap_in(task, f))
 		return SONDE_FAULT_SWAP;
 	if (f->order)
 		return fault_by_order(task, f);
-	if (f->seen & SEEN_ZEROED)
-		return SONDE_FAULT_BASE;
 	if (f->error & ERROR_PROTECTION) {
 		if (!(f->error & ERROR_WRITE))
 			return SONDE_FAULT_OTHER;

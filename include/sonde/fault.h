@@ -83,6 +83,22 @@ sonde_fault_series(enum sonde_fault_class cls, sonde_u32 kernel, sonde_u32 major
 	return (sonde_u16)(cls * 4 + (kernel ? 2 : 0) + (major ? 1 : 0));
 }
 
+/* A thread's open fault, in its task storage. Having it is also its pass through the gate. */
+struct sonde_fault_thread {
+	sonde_u64 begin_ns; /* 0: none open */
+	sonde_u64 address, ip, sp;
+	sonde_u64 stall_ns; /* the stall that goes on began then; 0: none does */
+	sonde_u64 reclaim_ns, compaction_ns;
+	sonde_u64 typical_ns; /* of a plain fault, of late */
+	sonde_u32 error, order;
+	sonde_u32 turn; /* of the sampling */
+	unsigned char seen, stalled;
+	unsigned char exact; /* no sampling: the calibration's child */
+	unsigned char pad;
+	sonde_u32 swap_count; /* up to 6.1: the task's own count of swap entries at the begin */
+	sonde_u32 pad2;
+};
+
 /* Key of the sums and of the histogram; bucket is 0 in the sums. */
 struct sonde_fault_key {
 	sonde_u32 tgid;

@@ -32,7 +32,7 @@ BEGIN {
 	layer["base"] = 0
 	layer["filter"] = layer["series"] = layer["block"] = layer["tls"] = 1
 	layer["span"] = layer["stack"] = layer["faultclass"] = layer["threads"] = 2
-	layer["emit"] = 3
+	layer["emit"] = layer["sites"] = 3
 	layer["conn"] = 4
 	layer["syscall"] = 5
 
@@ -130,7 +130,7 @@ ours && /^[ \t]*#[ \t]*define[ \t]+_/ { bad("names", "an identifier begins with 
 
 ours && /^[A-Za-z_]/ && !/^(typedef )?(struct|union|enum)? *[a-z_]*;/ {
 	line = $0
-	gsub(/__attribute__|__builtin_[a-z_]*|__typeof__|__always_inline|__noinline/, "", line)
+	gsub(/__attribute__|__cxa_demangle|__builtin_[a-z_]*|__typeof__|__always_inline|__noinline/, "", line)
 	gsub(/_Static_assert|_Thread_local|__(uint|type|array|ksym|kconfig|hidden|weak)/, "", line)
 	gsub(/"[^"]*"/, "", line)
 	if (match(line, /(^|[ \t*])_+[A-Za-z][A-Za-z0-9_]*[ \t]*(\(|;|=|\[)/))

@@ -5,8 +5,11 @@
  * for empty ones on the very same sites and links. Everything else is the product's own plan,
  * engine and lens.
  *
- *     allocattach PID [empty]    prints "attached", waits for a line, detaches, prints what was
- * counted: NAME|LABEL|VALUE, hist|COUNT|SUM, link|HOOK|KIND|SITES, drop|CAUSE|N
+ *     allocattach PID [empty|sites [ONE_IN]]
+ *
+ * Prints "attached", waits for a line, detaches, prints what was counted: NAME|LABEL|VALUE,
+ * hist|COUNT|SUM, link|HOOK|KIND|SITES, drop|CAUSE|N; with sites also
+ * count|STACK|CALLS|BYTES|LIVE_CALLS|LIVE_BYTES|LIVE_ERROR and stack|STACK|END|INNERMOST;...
  *
  * SONDE_FORCE_LINK chooses the kind of link.
  */
@@ -57,6 +60,33 @@ static int on_hist(void *ctx, const struct sonde_histrow *h)
 	return 0;
 }
 
+static int on_count(void *ctx, const struct sonde_stack_count *c)
+{
+	(void)ctx;
+	printf("count|%llx|%llu|%llu|%llu|%llu|%llu\n", (unsigned long long)c->stack,
+	       (unsigned long long)c->calls, (unsigned long long)c->bytes,
+	       (unsigned long long)c->live_calls, (unsigned long long)c->live_bytes,
+	       (unsigned long long)c->live_error);
+	return 0;
+}
+
+static int on_stack(void *ctx, const struct sonde_stack *s)
+{
+	(void)ctx;
+	printf("stack|%llx|%s|", (unsigned long long)s->id, sonde_stack_end_name(s->end));
+	for (size_t i = 0; i < s->n; i++) {
+		const struct sonde_frame *f = &s->frames[i];
+
+		printf("%s%s", i ? ";" : "", f->inlined ? "~" : "");
+		if (*f->function)
+			printf("%s", f->function);
+		else
+			printf("%s+0x%llx", f->module, (unsigned long long)f->offset);
+	}
+	printf("\n");
+	return 0;
+}
+
 static int make_plan(struct run *r, pid_t pid)
 {
 	struct sonde_target t = {0};
@@ -78,7 +108,7 @@ static int load(struct run *r)
 	size_t size;
 	int err = sonde_engine_new(&r->engine, &config, 0);
 
-	elf = r->empty ? allocempty_bpf__elf_bytes(&size) : r->ctx.lens->elf(&size);
+	elf = r->empty ? allocempty_bpf__elf_bytes(&size) : sonde_lens_elf(&r->ctx, &size);
 	err = err ? err
 		  : sonde_engine_open(r->engine, SONDE_LENS_ALLOC, "alloc", elf, size, &r->ctx.obj);
 	if (!err && !r->empty)
@@ -151,14 +181,19 @@ static int observe(struct run *r)
 
 int main(int argc, char **argv)
 {
-	struct sonde_visitor out = {.metric = on_metric, .hist = on_hist};
-	struct run r = {.opts = {.alloc_exact = true},
+	struct sonde_visitor out = {.metric = on_metric,
+				    .hist = on_hist,
+				    .stack = on_stack,
+				    .stack_count = on_count};
+	struct run r = {.opts = {.alloc_exact = true,
+				 .sites = argc > 2 && !strcmp(argv[2], "sites"),
+				 .sites_sample = argc > 3 ? (uint32_t)atoi(argv[3]) : 0},
 			.empty = argc > 2 && !strcmp(argv[2], "empty")};
 	uint64_t pid;
 	int err;
 
 	if (argc < 2 || sonde_parse_u64(argv[1], &pid)) {
-		fprintf(stderr, "usage: allocattach PID [empty]\n");
+		fprintf(stderr, "usage: allocattach PID [empty|sites [ONE_IN]]\n");
 		return SONDE_EXIT_USAGE;
 	}
 	r.ctx = (struct sonde_lens_ctx){.lens = &sonde_lens_alloc,

@@ -7,11 +7,12 @@
  *   RSS -5.5 % in both arms, mean -10 % (off) and +23 % (on), p95 +8 % and p99 -3.6 % (off)
  *   and a restart costs 2 % of everything
  *
- *   mktrial DIR BEFORE_DAYS AFTER_DAYS [same] [touched] [gap] [noisy]
+ *   mktrial DIR BEFORE_DAYS AFTER_DAYS [same] [touched] [gap] [noisy] [skewed] [two] [minutes]
  *
- * same: nothing but the restarts; touched: huge pages were switched on a reference server, too;
- * gap: a server was not recorded for 6 hours; noisy: the control has five times the noise. The
- * change is at 2026-11-09T00:00:00Z.
+ * two: without se05; minutes: a step is a minute, not ten; same: nothing but the restarts; touched:
+ * huge pages were switched on a reference server, too; gap: a server was not recorded for 6 hours;
+ * noisy: the control has five times the noise; skewed: se05-2 gets
+ * a third fewer queries after the change. The change is at 2026-11-09T00:00:00Z.
  */
 #include <stdio.h>
 
@@ -21,8 +22,7 @@
 #include "core/mem.h"
 
 #define CHANGE_NS (1794182400 * SONDE_NS_PER_SEC)
-#define STEP_NS	  (600 * SONDE_NS_PER_SEC)
-#define PER_DAY	  144
+#define DAY_NS	  (86400 * SONDE_NS_PER_SEC)
 #define MONO_NS	  (1000000 * SONDE_NS_PER_SEC)
 #define QUERIES	  120 /* a step */
 #define TABLE	  4096
@@ -30,7 +30,9 @@
 struct options {
 	const char *dir;
 	size_t before, after; /* steps */
-	bool same, touched, gap, noisy;
+	uint64_t step_ns;
+	size_t tick; /* so many steps are one transaction */
+	bool same, touched, gap, noisy, skewed, two, minutes;
 };
 
 static const struct server {
@@ -109,21 +111,23 @@ static int put_step(struct making *m, size_t step)
 {
 	bool after = step >= m->o->before, changed = after && m->s->changed;
 	bool treated = changed && m->s->arm != 1 && !m->o->same;
-	uint64_t from = MONO_NS + step * STEP_NS - m->o->before * STEP_NS, to = from + STEP_NS;
+	uint64_t from = MONO_NS + step * m->o->step_ns - m->o->before * m->o->step_ns;
+	uint64_t to = from + m->o->step_ns;
 	struct sonde_histrow row = {.desc = &latency, .label = "", .from_ns = from, .to_ns = to};
 	double scale = exp(m->load[step] + m->own[step] + (changed ? -0.02 : 0));
-	int err;
+	bool fewer = m->o->skewed && after && !strcmp(m->s->name, "se05-2");
+	int err, queries = fewer ? QUERIES * 2 / 3 : QUERIES;
 
 	sonde_hist_reset(&m->hist);
-	for (int i = 0; i < QUERIES; i++) {
+	for (int i = 0; i < queries; i++) {
 		size_t at = sonde_rng_next(&m->rng) % TABLE;
 
 		sonde_hist_add(&m->hist,
 			       (uint64_t)(scale * m->table[at] * (treated ? m->factor[at] : 1)));
 	}
 	row.hist = &m->hist;
-	m->queries += QUERIES;
-	m->faults += floor(QUERIES * (treated ? 30 : 20) * exp(m->own[step]));
+	m->queries += queries;
+	m->faults += floor(queries * (treated ? 30 : 20) * exp(m->own[step]));
 	err = sonde_visit(m->v, hist, &row);
 	err = err ? err
 		  : put(m->v, &rss, "", to,
@@ -131,7 +135,7 @@ static int put_step(struct making *m, size_t step)
 				   (treated ? log(0.945) : 0)));
 	err = err ? err : put(m->v, &spans, "", to, m->queries);
 	err = err ? err : put(m->v, &faults, "base.minor", to, m->faults);
-	return err ? err : sonde_visit(m->v, tick, to);
+	return err || (step + 1) % m->o->tick ? err : sonde_visit(m->v, tick, to);
 }
 
 static int put_note(struct making *m)
@@ -198,18 +202,15 @@ static int parse(int argc, char **argv, struct options *o)
 	const struct {
 		const char *word;
 		bool *flag;
-	} flags[] = {{"same", &o->same},
-		     {"touched", &o->touched},
-		     {"gap", &o->gap},
-		     {"noisy", &o->noisy}};
+	} flags[] = {{"same", &o->same},      {"touched", &o->touched}, {"gap", &o->gap},
+		     {"noisy", &o->noisy},    {"skewed", &o->skewed},	{"two", &o->two},
+		     {"minutes", &o->minutes}};
 	uint64_t before, after;
 
 	if (argc < 4 || sonde_parse_u64(argv[2], &before) || sonde_parse_u64(argv[3], &after) ||
 	    !after || before > 365 || after > 365)
 		return -EINVAL;
 	o->dir = argv[1];
-	o->before = before * PER_DAY;
-	o->after = after * PER_DAY;
 	for (int i = 4; i < argc; i++) {
 		size_t k = 0;
 
@@ -219,6 +220,10 @@ static int parse(int argc, char **argv, struct options *o)
 			return -EINVAL;
 		*flags[k].flag = true;
 	}
+	o->step_ns = (o->minutes ? 60 : 600) * SONDE_NS_PER_SEC;
+	o->tick = o->minutes ? 10 : 1;
+	o->before = before * DAY_NS / o->step_ns;
+	o->after = after * DAY_NS / o->step_ns;
 	return 0;
 }
 
@@ -231,14 +236,14 @@ int main(int argc, char **argv)
 
 	if (err) {
 		fprintf(stderr, "usage: mktrial DIR BEFORE_DAYS AFTER_DAYS [same] [touched] [gap] "
-				"[noisy]\n");
+				"[noisy] [skewed] [two] [minutes]\n");
 		return 2;
 	}
 	load = calloc(o.before + o.after, sizeof(*load));
 	if (!load)
 		return 1;
 	fixture_ar1(&r, load, o.before + o.after, 0.95, 0.01, 1);
-	for (size_t s = 0; s < SONDE_ARRAY_SIZE(servers) && !err; s++)
+	for (size_t s = 0; s < (o.two ? 4 : SONDE_ARRAY_SIZE(servers)) && !err; s++)
 		err = make_server(&o, s, load);
 	free(load);
 	return err ? 1 : 0;

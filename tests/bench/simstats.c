@@ -112,7 +112,7 @@ static void one_trial(const struct fixture_trial *f, double planted, struct tall
 
 static void print_tally(double rho, const struct tally *tally, unsigned int runs)
 {
-	static const char *const metric[] = {"mean", "p95", "p99", "RSS", "p50", "p99.9"};
+	static const char *const metric[] = {"mean", "p95", "p99", "RSS", "p50", "p99.9", "growth"};
 	double n = runs;
 
 	for (size_t m = 0; m < SONDE_ARRAY_SIZE(metric); m++) {
@@ -135,8 +135,8 @@ static void trials(unsigned int runs, double planted)
 	printf("| rho | metric | p < 5 %% | covered | different | equivalent | inconclusive | "
 	       "unstable | error said, %% | error, %% |\n");
 	for (size_t k = 0; k < SONDE_ARRAY_SIZE(rho); k++) {
-		struct fixture_arm arm = {"same", planted, planted};
-		struct tally tally[6] = {{0}};
+		struct fixture_arm arm = {"same", planted, planted, planted};
+		struct tally tally[7] = {{0}};
 		struct fixture_trial f = {
 			.before = N,
 			.after = N,
@@ -168,7 +168,7 @@ static long peak_kib(void)
 
 static void speed(size_t windows)
 {
-	struct fixture_arm arm = {"slow", 0.05, 0.05};
+	struct fixture_arm arm = {"slow", 0.05, 0.05, 0};
 	struct fixture_trial f = {
 		.before = windows / 2,
 		.after = windows - windows / 2,

@@ -155,6 +155,28 @@ throws() { # LIBRARY
 	throws 'libtcmalloc_minimal.so.4'
 }
 
+# A busy target: malloc and free in turn, so at most one block a thread is live at any time.
+@test "sonde stat: attaching to a busy program of each allocator leaves no block half counted" {
+	local one live calls
+	for one in libjemalloc.so.2 libtcmalloc_minimal.so.4; do
+		preload "$one"
+		env "${with[@]}" "$B/harness/allocwork" loop >"$T/work" 3>&- &
+		work_pid=$!
+		until_line "$T/work" ^ready "$work_pid"
+		"$B/sonde" stat -p "$work_pid" --lens alloc,rss,query --alloc-mode exact --yes -d 300ms \
+			--json >"$T/out" 2>"$T/err" 3>&-
+		tail -n 1 "$T/out" >"$T/json"
+		live=$(jq '.metrics[] | select(.name == "alloc.live") | .value' "$T/json")
+		calls=$(jq '[.metrics[] | select(.name == "alloc.calls") | .value] | add' "$T/json")
+		echo "$one: live $live after $calls calls"
+		[ "$calls" -gt 1000 ]
+		[ "${live#-}" -le 2064 ] # one block at either end
+		kill -KILL "$work_pid"
+		wait "$work_pid" || true
+		work_pid=
+	done
+}
+
 # ---- other forms of linking ----
 
 build() { # NAME LINKER-ARGUMENTS...

@@ -27,6 +27,7 @@ until_line() { # FILE PATTERN PID
 
 # observe KIND COUNT MS: run stallwork under the stall lens, $T/json is the summary.
 observe() {
+	rm -f "$T/work" "$T/out" # of a time before
 	"$B/harness/stallwork" "$@" <"$T/go" >"$T/work" 3>&- &
 	work_pid=$!
 	exec 9>"$T/go"

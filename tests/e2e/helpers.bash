@@ -77,6 +77,7 @@ end_started() {
 
 # sonde in the background: SONDE_PID; its stdout and stderr in sonde.out and sonde.err.
 sonde_begin() { # ARGUMENTS...
+	rm -f "$BATS_TEST_TMPDIR/sonde.out" # of one before: it is not empty until the new one opens it
 	"$SONDE" "$@" >"$BATS_TEST_TMPDIR/sonde.out" 2>"$BATS_TEST_TMPDIR/sonde.err" 3>&- &
 	SONDE_PID=$!
 	started "$SONDE_PID"

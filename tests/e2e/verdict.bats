@@ -18,12 +18,12 @@ setup_file() {
 	local pids=()
 	"$MAKE" "$FULL" 7 14 touched 3>&- & pids+=($!)
 	"$MAKE" "$SAME" 3 3 same gap 3>&- & pids+=($!)
-	"$MAKE" "$NOISY" 2 2 noisy 3>&- & pids+=($!)
+	"$MAKE" "$NOISY" 2 2 noisy skewed 3>&- & pids+=($!)
 	wait "${pids[0]}" && wait "${pids[1]}" && wait "${pids[2]}"
 }
 
 verdict() { # DIRECTORY ARGUMENTS...
-	"$SONDE" compare "${ARMS[@]}" "${@:2}" "$1"/*.sonde
+	(cd "$1" && "$SONDE" compare "${ARMS[@]}" "${@:2}" ./*.sonde)
 }
 
 refuses() { # EXIT-CODE PART-OF-THE-MESSAGE ARGUMENTS...
@@ -66,8 +66,8 @@ holds() { # METRIC ARM AGAINST PERCENT
 
 @test "what was not done is not found, and a gap is a gap of all" {
 	verdict "$SAME" --post $CHANGE.. >"$BATS_TEST_TMPDIR/text"
-	! grep -E '^  (RSS|mean|p95|p99) .* different ' "$BATS_TEST_TMPDIR/text"
-	[ "$(grep -cE '^  (RSS|mean|p95|p99) ' "$BATS_TEST_TMPDIR/text")" = 12 ]
+	run ! grep -E '^  (RSS|mean|p95|p99)  .* different ' "$BATS_TEST_TMPDIR/text"
+	[ "$(grep -cE '^  (RSS|mean|p95|p99)  ' "$BATS_TEST_TMPDIR/text")" = 12 ]
 	grep -q 'CAUTION 6.0 h left out: not every server was recorded then' "$BATS_TEST_TMPDIR/text"
 }
 
@@ -75,6 +75,13 @@ holds() { # METRIC ARM AGAINST PERCENT
 	verdict "$NOISY" --post $CHANGE.. >"$BATS_TEST_TMPDIR/text"
 	grep -qE '^  p99 .* unstable +the control differs from itself by more than 5.0 %' \
 		"$BATS_TEST_TMPDIR/text"
+}
+
+@test "a balancer that favours one of a pair is told of" {
+	verdict "$NOISY" --post $CHANGE.. >"$BATS_TEST_TMPDIR/text"
+	grep -q "CAUTION se05-2 answered 50.0 % of its pair's queries before and 40.0 % after" \
+		"$BATS_TEST_TMPDIR/text"
+	[ "$(grep -c 'CAUTION .* answered' "$BATS_TEST_TMPDIR/text")" = 1 ]
 }
 
 @test "periods: chosen on both sides, or no baseline" {
@@ -116,6 +123,9 @@ holds() { # METRIC ARM AGAINST PERCENT
 	refuses 2 "is not FROM..TO" compare "${ARMS[@]}" --post $CHANGE "$SAME"/*.sonde
 	refuses 2 "nothing was recorded after the change" compare "${ARMS[@]}" \
 		--post 2027-01-01T00:00:00Z.. "$SAME"/*.sonde
+	refuses 2 "holds no whole window of 60 s" compare "${ARMS[@]}" \
+		--post 2026-11-11T23:59:30Z.. --pre 2026-11-11T00:00:00Z..2026-11-11T12:00:00Z \
+		"$SAME"/*.sonde
 	refuses 2 "name what was treated: --pair" compare --control r=se04-2/se04 "$SAME"/*.sonde
 	refuses 2 "is not ARM=TREATED/REFERENCE" compare --pair se03-2/se03 "$SAME"/*.sonde
 	refuses 2 "recording that is read" compare "${ARMS[@]}" "$SAME"/*.sonde \

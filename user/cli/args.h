@@ -42,6 +42,9 @@ struct sonde_args {
 	uint64_t duration_ns, interval_ns, slower_than_ns;
 	uint32_t lens_mask; /* bit per enum sonde_lens_id; 0: not given */
 	int alloc_mode;	    /* enum sonde_alloc_mode */
+	uint32_t sites;	    /* rows to show; 0: not asked for */
+	uint32_t sites_sample;
+	bool growth;
 	int ledger;	    /* enum sonde_ledger_mode */
 	int fault_mode;	    /* 1: full */
 	uint32_t fault_by;  /* bit per enum sonde_fault_by; 0: not given */
@@ -97,6 +100,7 @@ enum sonde_option {
 #define SONDE_OPTS_OBSERVE                                                                         \
 	(SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(TID) | SONDE_O(COMM) |                    \
 	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
+	 SONDE_O(SITES) | SONDE_O(SITES_SAMPLE) |                                                   \
 	 SONDE_O(LEDGER) | SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(YES) |                \
 	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
 	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON) |             \

@@ -3,7 +3,9 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/read.h"
+#include "model/stacks.h"
 #include "show/report.h"
+#include "show/sites.h"
 
 static int print_report(const struct sonde_args *args, struct sonde_report *rep)
 {
@@ -14,6 +16,34 @@ static int print_report(const struct sonde_args *args, struct sonde_report *rep)
 		return err;
 	err = sonde_report_print(rep, out);
 	return sonde_output_close(&out, args, err);
+}
+
+static int print_sites(const struct sonde_args *args, const struct sonde_stack_table *table)
+{
+	size_t rows = args->sites ? args->sites : 20;
+	FILE *out;
+	int err = sonde_output_open(&out, args);
+
+	if (err)
+		return err;
+	err = args->growth ? sonde_growth_print(out, table, rows)
+			   : sonde_sites_print(out, table, rows);
+	return sonde_output_close(&out, args, err);
+}
+
+/* By call site only: --sites or --growth. */
+static int report_sites(const struct sonde_args *args, struct sonde_reader *r,
+			const struct sonde_reader_filter *filter)
+{
+	struct sonde_stack_table table;
+	int err;
+
+	sonde_stack_table_init(&table);
+	err = sonde_reader_visit(r, filter, &table.visitor);
+	if (!err)
+		err = print_sites(args, &table);
+	sonde_stack_table_fini(&table);
+	return err;
 }
 
 static int run_report(const struct sonde_args *args)
@@ -27,6 +57,11 @@ static int run_report(const struct sonde_args *args)
 	/* The report lists the slowest itself, and needs all the others for everything else. */
 	filter.slowest = 0;
 	filter.rebase = true;
+	if (!err && (args->sites || args->growth)) {
+		err = report_sites(args, r, &filter);
+		sonde_reader_free(&r);
+		return err;
+	}
 	if (!err)
 		err = sonde_report_new(&rep, &opts);
 	if (!err)
@@ -42,13 +77,15 @@ const struct sonde_command sonde_command_report = {
 	.name = "report",
 	.summary = "a recording as text",
 	.synopsis = "FILE",
-	.valid = SONDE_OPTS_COMMON | SONDE_O(SLOWEST) | SONDE_O(SINCE) | SONDE_O(UNTIL) |
-		 SONDE_O(OUTPUT) | SONDE_O(OVERWRITE),
+	.valid = SONDE_OPTS_COMMON | SONDE_O(SLOWEST) | SONDE_O(SITES) | SONDE_O(GROWTH) |
+		 SONDE_O(SINCE) | SONDE_O(UNTIL) | SONDE_O(OUTPUT) | SONDE_O(OVERWRITE),
 	.min_words = 1,
 	.max_words = 1,
 	.about = "Reads a recording that is finished, was cut short, or is still being written.",
 	.examples = {{"sonde report day.sonde", "all of it"},
 		     {"sonde report day.sonde --since -1h --slowest 20",
-		      "its last hour, 20 queries"}},
+		      "its last hour, 20 queries"},
+		     {"sonde report day.sonde --sites=5", "the five call sites of most bytes"},
+		     {"sonde report day.sonde --growth", "where live memory keeps growing"}},
 	.run = run_report,
 };

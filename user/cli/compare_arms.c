@@ -30,6 +30,7 @@ struct arms {
 	struct sonde_trial trial;
 	struct sonde_trial_result result;
 	struct sonde_verdict_doc doc;
+	struct sonde_str next;
 };
 
 /* ---- servers ---- */
@@ -249,9 +250,31 @@ static int make_pair(const struct arms *a, const struct sonde_trial_arm *arm,
 	snprintf(p->names[1], sizeof(p->names[1]), "%s (reference)", a->names[pair.reference]);
 	for (int k = 0; k < 2; k++)
 		p->config.names[k] = p->names[k];
+	p->share[0] = sonde_trial_share(&a->trial, &pair, &a->trial.before);
+	p->share[1] = sonde_trial_share(&a->trial, &pair, &a->trial.after);
 	err = sonde_compare_config(&a->facts[pair.treated], &a->facts[pair.reference], &p->config);
 	drop_host_name(&p->config);
 	return err;
+}
+
+static const char *last_path(const struct arms *a, size_t server)
+{
+	const char *path = "";
+
+	for (size_t i = 0; i < a->n_files; i++)
+		if (a->files[i].server == server)
+			path = sonde_reader_path(a->files[i].reader);
+	return path;
+}
+
+/* All figures of the first pair side by side: the verdict has only a few. */
+static void say_next(struct arms *a)
+{
+	const struct sonde_trial_pair *p = &a->doc.pairs[0].pair;
+
+	if (!sonde_str_addf(&a->next, "sonde compare %s %s", last_path(a, p->treated),
+			    last_path(a, p->reference)))
+		a->doc.next = sonde_str_get(&a->next);
 }
 
 static int make_doc(struct arms *a)
@@ -290,6 +313,8 @@ static int judge(struct arms *a)
 					  "compare; record without --lens, or with rss and query");
 	t->options = (struct sonde_trial_options){.seed = SEED};
 	err = make_doc(a);
+	if (!err)
+		say_next(a);
 	warmup = sonde_trial_warmup(t, &a->doc.settled);
 	a->doc.warmup_ns = warmup * t->window_ns;
 	t->after.from += warmup;
@@ -312,6 +337,7 @@ static void fini(struct arms *a)
 	for (size_t i = 0; i < a->doc.n_pairs; i++)
 		sonde_compare_fini(&a->doc.pairs[i].config);
 	free(a->doc.pairs);
+	sonde_str_fini(&a->next);
 	sonde_trial_result_fini(&a->result);
 	for (size_t s = 0; a->facts && s < a->n_names; s++)
 		sonde_arm_fini(&a->facts[s]);

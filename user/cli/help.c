@@ -24,13 +24,14 @@ const struct sonde_exit_row sonde_exit_rows[] = {
 
 void sonde_option_label(const struct sonde_opt *o, struct sonde_str *out)
 {
+	char label[32];
+
 	if (o->letter)
 		sonde_str_addf(out, "-%c, ", o->letter);
 	else
 		sonde_str_addf(out, "    ");
-	sonde_str_addf(out, "--%s", o->name);
-	if (o->metavar)
-		sonde_str_addf(out, " %s", o->metavar);
+	sonde_opt_value_label(o, label, sizeof(label));
+	sonde_str_addf(out, "--%s%s", o->name, label);
 }
 
 void sonde_help_wrap(FILE *out, const char *text, size_t at, size_t indent)

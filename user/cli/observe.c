@@ -56,6 +56,17 @@ static int check_alloc(const struct sonde_args *args)
 	return 0;
 }
 
+/* Call stacks come with the probes of exact mode. */
+static int check_sites(const struct sonde_args *args)
+{
+	if (args->sites_sample && !args->sites)
+		return sonde_err(EINVAL, "--sites-sample is of --sites; give both");
+	if (args->sites && args->alloc_mode != SONDE_ALLOC_MODE_EXACT)
+		return sonde_err(EINVAL, "--sites needs the allocator's probes: add "
+					 "--alloc-mode exact -d TIME");
+	return 0;
+}
+
 /* A thread that is not there would be observed as silence. */
 static int check_tid(const struct sonde_args *args)
 {
@@ -95,6 +106,8 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 		.lens_mask = args->lens_mask,
 		.lens = {.passive = args->passive,
 			 .alloc_exact = args->alloc_mode == SONDE_ALLOC_MODE_EXACT,
+			 .sites = args->sites,
+			 .sites_sample = args->sites_sample,
 			 .alloc_counters = args->alloc_mode == SONDE_ALLOC_MODE_COUNTERS ||
 					   args->alloc_mode == SONDE_ALLOC_MODE_AUTO,
 			 .alloc_asked = args->alloc_mode == SONDE_ALLOC_MODE_COUNTERS,
@@ -126,6 +139,8 @@ int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts 
 {
 	int err = check_alloc(args);
 
+	if (!err)
+		err = check_sites(args);
 	if (!err && args->command && args->dry_run)
 		err = sonde_err(EINVAL, "--dry-run needs a target that runs: give -p or -n");
 	if (!err && args->comm && strlen(args->comm) > 15)

@@ -176,6 +176,14 @@ bool sonde_opt_takes_value(const struct sonde_opt *o)
 	return kinds[o->type].has_value;
 }
 
+void sonde_opt_value_label(const struct sonde_opt *o, char *buf, size_t size)
+{
+	if (!o->metavar)
+		buf[0] = '\0';
+	else
+		snprintf(buf, size, o->implied ? "[=%s]" : " %s", o->metavar);
+}
+
 int sonde_opt_accepts(const struct sonde_opt *o, struct sonde_str *out)
 {
 	int err = 0;
@@ -311,6 +319,7 @@ static int parse_long(struct cursor *c, const char *arg)
 			return value ? sonde_err(EINVAL, "--%s takes no value, but '%s' was given",
 						 o->name, value)
 				     : give(c, o, "");
+		value = value ? value : o->implied;
 		err = value ? 0 : next_value(c, o, &value);
 		return err ? err : give(c, o, value);
 	}

@@ -42,6 +42,7 @@ struct sonde_opt {
 	uint64_t min, max; /* in the member's unit; max 0: no upper bound                         */
 	const char *initial; /* the default, in the words of the user; NULL: member stays zero */
 	const char *metavar; /* "PID"; NULL for flags */
+	const char *implied; /* the value where none follows after '='; NULL: it needs one        */
 	const char *help;  /* one sentence, no full stop                                          */
 	const char *group; /* heading in help; NULL: not shown                                    */
 	const struct sonde_opt_choice *choices; /* CHOICE: ends with a NULL name */
@@ -87,6 +88,8 @@ void sonde_opt_result_fini(struct sonde_opt_result *r);
 /* What a value of this option looks like: "a duration (250ms, 30s, ...)". Appended to @out. */
 int sonde_opt_accepts(const struct sonde_opt *o, struct sonde_str *out);
 bool sonde_opt_takes_value(const struct sonde_opt *o);
+/* " PID", "[=N]" or "": what follows the name where it is explained. */
+void sonde_opt_value_label(const struct sonde_opt *o, char *buf, size_t size);
 
 /* Every row filled and fit for its member? -EINVAL with a message; for tests and start-up. */
 int sonde_opts_check(const struct sonde_opt_table *table);

@@ -40,7 +40,7 @@ static void man_option(FILE *out, const struct sonde_opt *o)
 		fputs(".B \\-\\-", out);
 	man_text(out, o->name);
 	if (o->metavar)
-		fprintf(out, " \\fI%s", o->metavar);
+		fprintf(out, o->implied ? "[=\\fI%s\\fR]" : " \\fI%s", o->metavar);
 	fputc('\n', out);
 	man_text(out, o->help);
 	print_default(out, o);

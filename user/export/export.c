@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "export/export.h"
+#include "model/stacks.h"
 
 #define SONDE_EXPORTER(name) extern const struct sonde_exporter sonde_export_##name;
 #include "export/exporters.def"
@@ -104,6 +105,27 @@ int sonde_export_put(struct sonde_export *x, struct sonde_str *line)
 		return write_error();
 	sonde_str_clear(line);
 	return 0;
+}
+
+static int take_stack(void *ctx, const struct sonde_stack *s)
+{
+	struct sonde_export *x = ctx;
+
+	return sonde_visit(&x->stacks->visitor, stack, s);
+}
+
+static int take_count(void *ctx, const struct sonde_stack_count *c)
+{
+	struct sonde_export *x = ctx;
+
+	return sonde_visit(&x->stacks->visitor, stack_count, c);
+}
+
+void sonde_export_take_stacks(struct sonde_export *x, struct sonde_stack_table *t)
+{
+	x->stacks = t;
+	x->visitor.stack = take_stack;
+	x->visitor.stack_count = take_count;
 }
 
 uint64_t sonde_export_utc(const struct sonde_export *x, uint64_t mono_ns)

@@ -23,6 +23,7 @@ enum sonde_export_takes {
 	SONDE_TAKES_NOTE = 1 << 3,
 	SONDE_TAKES_DROP = 1 << 4,
 	SONDE_TAKES_META = 1 << 5,
+	SONDE_TAKES_STACK = 1 << 6,
 };
 
 struct sonde_export_opts {
@@ -36,6 +37,7 @@ struct sonde_export {
 	struct sonde_clockpair clock; /* set from begin's meta */
 	struct sonde_visitor visitor; /* ctx is this struct    */
 	void *priv;
+	struct sonde_stack_table *stacks;
 	/* The frame's own. */
 	int (*format_begin)(void *ctx, const struct sonde_meta *meta);
 };
@@ -71,6 +73,9 @@ int sonde_export_close(struct sonde_export **x);
  * be written: whoever opened it knows its name, and whether a reader that went away matters.
  */
 int sonde_export_put(struct sonde_export *x, struct sonde_str *line);
+struct sonde_stack_table;
+/* For exporters that write stacks when all is known: gather them in @t. */
+void sonde_export_take_stacks(struct sonde_export *x, struct sonde_stack_table *t);
 /* UTC ns of a monotonic time. */
 uint64_t sonde_export_utc(const struct sonde_export *x, uint64_t mono_ns);
 

@@ -200,6 +200,59 @@ static int on_note(void *ctx, const struct sonde_note *n)
 	return line_end(&l);
 }
 
+/* A frame's keys as the table of frames has them; what is not known has no key. */
+static json_t *frame_of(const struct sonde_frame *f)
+{
+	json_t *o = json_object();
+
+	if (*f->function)
+		json_object_set_new(o, "function", json_string(f->function));
+	if (*f->module)
+		json_object_set_new(o, "module", json_string(f->module));
+	if (*f->file)
+		json_object_set_new(o, "file", json_string(f->file));
+	if (f->line)
+		json_object_set_new(o, "line", json_integer(f->line));
+	json_object_set_new(o, "offset", json_integer((json_int_t)f->offset));
+	if (f->inlined)
+		json_object_set_new(o, "inlined", json_true());
+	return o;
+}
+
+static int on_stack(void *ctx, const struct sonde_stack *s)
+{
+	struct line l = line_begin(ctx, "stack");
+	json_t *frames = json_array();
+	char id[24];
+
+	set_text(&l, "stack", sonde_fmt_id(id, sizeof(id), s->id));
+	set_count(&l, "target", s->target);
+	set_text(&l, "end", sonde_stack_end_name(s->end));
+	for (size_t i = 0; i < s->n; i++)
+		json_array_append_new(frames, frame_of(&s->frames[i]));
+	set(&l, "frames", frames);
+	return line_end(&l);
+}
+
+static int on_stack_count(void *ctx, const struct sonde_stack_count *c)
+{
+	struct line l = line_begin(ctx, "stack_count");
+	char id[24];
+
+	set_time(&l, "time_utc", c->ts_ns);
+	set_text(&l, "lens", sonde_lens_id_name(c->lens));
+	set_text(&l, "stack", sonde_fmt_id(id, sizeof(id), c->stack));
+	set_count(&l, "target", c->target);
+	set_count(&l, "calls", c->calls);
+	set_count(&l, "bytes", c->bytes);
+	if (c->has_live) {
+		set_count(&l, "live_calls", c->live_calls);
+		set_count(&l, "live_bytes", c->live_bytes);
+		set_count(&l, "live_error_bytes", c->live_error);
+	}
+	return line_end(&l);
+}
+
 static int on_drop(void *ctx, const struct sonde_drops *d)
 {
 	struct line l = line_begin(ctx, "drops");
@@ -221,6 +274,8 @@ static int jsonl_open(struct sonde_export *x)
 	x->visitor.hist = on_hist;
 	x->visitor.note = on_note;
 	x->visitor.drop = on_drop;
+	x->visitor.stack = on_stack;
+	x->visitor.stack_count = on_stack_count;
 	return 0;
 }
 
@@ -229,6 +284,6 @@ const struct sonde_exporter sonde_export_jsonl = {
 	.summary = "everything, one JSON object per line; with --series the metrics only",
 	.suffix = ".jsonl",
 	.takes = SONDE_TAKES_SPAN | SONDE_TAKES_METRIC | SONDE_TAKES_HIST | SONDE_TAKES_NOTE |
-		 SONDE_TAKES_DROP | SONDE_TAKES_META,
+		 SONDE_TAKES_DROP | SONDE_TAKES_META | SONDE_TAKES_STACK,
 	.open = jsonl_open,
 };

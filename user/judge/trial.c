@@ -13,8 +13,8 @@
 #define WARMUP_SLACK 0.1
 
 /* Differences that do not matter to somebody who runs servers, where nobody says otherwise. */
-static const double default_margins[][2] = {
-	[SONDE_TRIAL_LEVEL] = {[SONDE_TRIAL_MEAN] = 0.03},
+static const double default_margins[][3] = {
+	[SONDE_TRIAL_LEVEL] = {[SONDE_TRIAL_MEAN] = 0.03, [SONDE_TRIAL_GROWTH] = 0.005},
 	[SONDE_TRIAL_RATIO] = {[SONDE_TRIAL_MEAN] = 0.05},
 	[SONDE_TRIAL_HIST] = {[SONDE_TRIAL_MEAN] = 0.02, [SONDE_TRIAL_QUANTILE] = 0.05},
 };
@@ -260,4 +260,29 @@ size_t sonde_trial_warmup(const struct sonde_trial *t, bool *settled)
 		most = length / WARMUP_MOST;
 	}
 	return most;
+}
+
+/* ---- load ---- */
+
+double sonde_trial_share(const struct sonde_trial *t, const struct sonde_trial_pair *pair,
+			 const struct sonde_trial_period *period)
+{
+	const struct sonde_trial_cell *a, *b;
+	double own = 0, all = 0;
+	size_t i = 0;
+
+	while (i < t->n_sources && t->sources[i].kind != SONDE_TRIAL_HIST)
+		i++;
+	if (i == t->n_sources)
+		return NAN;
+	a = &t->sources[i].cell[pair->treated];
+	b = &t->sources[i].cell[pair->reference];
+	for (size_t w = period->from; w < period->to; w++) {
+		if (!t->seen[pair->treated * t->n_windows + w] ||
+		    !t->seen[pair->reference * t->n_windows + w])
+			continue;
+		own += a->den[w];
+		all += a->den[w] + b->den[w];
+	}
+	return all > 0 ? own / all : NAN;
 }

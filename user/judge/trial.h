@@ -40,6 +40,7 @@ struct sonde_trial_source {
 enum sonde_trial_stat {
 	SONDE_TRIAL_MEAN,     /* sum of num over sum of den        */
 	SONDE_TRIAL_QUANTILE, /* of the merged histogram           */
+	SONDE_TRIAL_GROWTH,   /* of a level, per day, after the change: levels only */
 };
 
 struct sonde_trial_metric {
@@ -125,6 +126,11 @@ struct sonde_windows *sonde_trial_hist(struct sonde_trial *t, size_t source, siz
  */
 size_t sonde_trial_warmup(const struct sonde_trial *t, bool *settled);
 
+/* The treated server's share of what its pair answered in a period: 0.5 where load is balanced;
+ * NAN: no latency was recorded. */
+double sonde_trial_share(const struct sonde_trial *t, const struct sonde_trial_pair *pair,
+			 const struct sonde_trial_period *period);
+
 /* ---- the result ---- */
 
 struct sonde_verdict_row {
@@ -138,7 +144,8 @@ struct sonde_verdict_row {
 	double effect, low, high; /* with the interval of 1 - alpha                         */
 	bool has_interval;	  /* false: why is in reason                                */
 	bool resampled;		  /* by the block bootstrap; otherwise by batches          */
-	double percentile_low, percentile_high; /* resampled: the percentile interval        */
+	double percentile_low, percentile_high;	  /* resampled: the percentile interval        */
+	double percentile_low2, percentile_high2; /* and that of 1 - 2 alpha */
 	bool forms_differ; /* an end is off by more than 20 % of the half width      */
 	double se, df, p, p_adjusted;
 	double alpha;

@@ -26,20 +26,27 @@ static double correlation(const double *x, size_t n)
 	return there && !sonde_stats_block_length(there, have, &b) ? b.correlation : 0.5;
 }
 
+struct sonde_batching sonde_work_batching(const struct sonde_trial_work *k, const double *x,
+					  size_t n)
+{
+	double per_day = DAY_S * (double)SONDE_NS_PER_SEC / (double)k->t->window_ns;
+
+	return sonde_stats_batching(n, per_day, correlation(x, n));
+}
+
 static int period_estimate(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
 			   const double *weight, int period, struct sonde_effect *effect,
 			   struct sonde_estimate *out)
 {
 	const struct sonde_trial *t = k->t;
 	const struct sonde_trial_period *p = period == SONDE_AFTER ? &t->after : &t->before;
-	double per_day = DAY_S * (double)SONDE_NS_PER_SEC / (double)t->window_ns;
 	sonde_autofree double *x = sonde_work_series(k, m, weight, period);
 	struct sonde_batching b;
 	int err;
 
 	if (!x)
 		return -ENOMEM;
-	b = sonde_stats_batching(p->to - p->from, per_day, correlation(x, p->to - p->from));
+	b = sonde_work_batching(k, x, p->to - p->from);
 	err = b.count ? sonde_stats_batch_mean(x, b.count * b.length, b.length, out) : -ENODATA;
 	if (err)
 		return err;

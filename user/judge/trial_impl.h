@@ -58,9 +58,17 @@ struct sonde_effect {
 	double low, high, low2, high2; /* percentile; NAN: none                              */
 };
 
+/* How a series of a contrast is cut into batches: by days, or by how long it remembers. */
+struct sonde_batching sonde_work_batching(const struct sonde_trial_work *k, const double *x,
+					  size_t n);
+
 /* trial_batch.c. 0, -ENODATA (too few windows) or -ENOMEM. */
 int sonde_effect_batches(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
 			 const double *weight, struct sonde_effect *out);
+
+/* trial_growth.c: e.value is the growth itself. As above. */
+int sonde_effect_growth(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
+			const double *weight, struct sonde_effect *out);
 
 /*
  * trial_boot.c: every metric of a histogram and every contrast, from the same draws. Effects are

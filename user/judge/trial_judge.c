@@ -80,6 +80,8 @@ static void set_forms(const struct judging *j, const struct sonde_effect *e,
 	row->short_batches = e->short_batches;
 	row->percentile_low = e->low;
 	row->percentile_high = e->high;
+	row->percentile_low2 = e->low2;
+	row->percentile_high2 = e->high2;
 	off = fmax(fabs(e->low - row->low), fabs(e->high - row->high));
 	row->forms_differ = row->resampled && off > FORMS_APART * half;
 	row->mde = sonde_stats_mde(row->se, j->k->alpha, POWER);
@@ -115,34 +117,54 @@ static void set_margin(const struct judging *j, size_t metric, struct sonde_verd
 	row->placebo_splits = p->splits;
 }
 
+/* What the metric's kind of interval says. 0, -ENODATA or -ENOMEM. */
+static int find_effect(const struct judging *j, size_t metric, size_t contrast,
+		       struct sonde_effect *out)
+{
+	const struct sonde_trial_metric *m = &j->k->t->metrics[metric];
+	const double *weight = j->k->contrasts[contrast].weight;
+
+	if (m->stat == SONDE_TRIAL_GROWTH)
+		return sonde_effect_growth(j->k, m, weight, out);
+	if (m->stat == SONDE_TRIAL_MEAN)
+		return sonde_effect_batches(j->k, m, weight, out);
+	*out = j->resampled[metric * j->k->n_contrasts + contrast];
+	return out->e.df > 0 ? 0 : -ENODATA;
+}
+
 static int fill_row(const struct judging *j, size_t metric, size_t contrast,
 		    struct sonde_verdict_row *row)
 {
 	const struct sonde_trial_metric *m = &j->k->t->metrics[metric];
 	const double *weight = j->k->contrasts[contrast].weight;
-	const struct sonde_effect *resampled = &j->resampled[metric * j->k->n_contrasts + contrast];
-	struct sonde_effect batches;
+	bool growth = m->stat == SONDE_TRIAL_GROWTH;
+	struct sonde_effect effect;
 	int err;
 
 	set_margin(j, metric, row);
 	if (!has_values(j, m, weight, row))
 		return 0;
-	row->effect = point_effect(j, m, weight);
+	err = find_effect(j, metric, contrast, &effect);
+	if (err == -ENOMEM)
+		return err;
+	if (!growth)
+		row->effect = point_effect(j, m, weight);
+	else if (!err)
+		row->effect = effect.e.value;
 	row->has_effect = !isnan(row->effect);
-	if (!row->has_effect) {
-		snprintf(row->reason, sizeof(row->reason),
-			 "not recorded of every server in every period");
-		return 0;
+	if (row->has_effect && !err)
+		set_interval(j, &effect, row);
+	if (!row->has_effect)
+		snprintf(row->reason, sizeof(row->reason), "%s",
+			 growth ? "too few windows after the change"
+				: "0 or not recorded, of some server in some period");
+	/* The error of a slope falls with the length to the power of 3/2; restarts are no slopes.
+	 */
+	if (growth) {
+		row->days_needed = row->days * pow(row->mde / row->margin, 2.0 / 3);
+		row->restart_alarm = NAN;
 	}
-	if (m->stat == SONDE_TRIAL_QUANTILE) {
-		if (resampled->e.df > 0)
-			set_interval(j, resampled, row);
-		return 0;
-	}
-	err = sonde_effect_batches(j->k, m, weight, &batches);
-	if (!err)
-		set_interval(j, &batches, row);
-	return err == -ENODATA ? 0 : err;
+	return 0;
 }
 
 static int add_row(struct judging *j, size_t metric, size_t contrast)
@@ -164,6 +186,8 @@ static int add_row(struct judging *j, size_t metric, size_t contrast)
 		.high = NAN,
 		.percentile_low = NAN,
 		.percentile_high = NAN,
+		.percentile_low2 = NAN,
+		.percentile_high2 = NAN,
 		.se = NAN,
 		.p = NAN,
 		.p_adjusted = NAN,
@@ -204,12 +228,11 @@ static int adjust_family(struct sonde_trial_result *r, enum family family)
 	return err;
 }
 
-static void decide(const struct judging *j, struct sonde_verdict_row *row, size_t metric,
-		   size_t contrast)
+static void decide(struct sonde_verdict_row *row)
 {
 	struct sonde_evidence e = {
 		.effect = {row->effect, row->se, row->df},
-		.alpha = j->k->alpha,
+		.alpha = row->alpha,
 		.p_adjusted = row->p_adjusted,
 		.margin = row->margin,
 		.placebo_over = row->placebo_over,
@@ -219,12 +242,10 @@ static void decide(const struct judging *j, struct sonde_verdict_row *row, size_
 	};
 
 	if (row->forms_differ) {
-		const struct sonde_effect *b = &j->resampled[metric * j->k->n_contrasts + contrast];
-
-		e.low = b->low;
-		e.high = b->high;
-		e.low2 = b->low2;
-		e.high2 = b->high2;
+		e.low = row->percentile_low;
+		e.high = row->percentile_high;
+		e.low2 = row->percentile_low2;
+		e.high2 = row->percentile_high2;
 	}
 	if (row->has_interval)
 		row->verdict = sonde_stats_decide(&e);
@@ -241,9 +262,8 @@ static int make_rows(struct judging *j)
 			err = add_row(j, m, c);
 	for (enum family f = 0; f < FAMILIES && !err; f++)
 		err = adjust_family(j->out, f);
-	for (size_t c = 0; c < k->n_contrasts && !err; c++)
-		for (size_t m = 0; m < k->t->n_metrics; m++)
-			decide(j, &j->out->rows[c * k->t->n_metrics + m], m, c);
+	for (size_t i = 0; i < j->out->n_rows && !err; i++)
+		decide(&j->out->rows[i]);
 	return err;
 }
 

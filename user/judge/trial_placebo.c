@@ -53,9 +53,11 @@ void sonde_placebo_make(const struct sonde_trial_work *k, const struct sonde_tri
 {
 	double v[SPLITS * SONDE_PERIODS], margin = log1p(m->margin);
 	struct sonde_placebo p = {.spread = NAN, .over = NAN};
+	/* Growth is a property of the whole period: cut in two it is another figure. */
+	bool possible = k->control && m->stat != SONDE_TRIAL_GROWTH;
 	size_t over = 0;
 
-	for (int period = SONDE_BEFORE; k->control && period < SONDE_PERIODS; period++) {
+	for (int period = SONDE_BEFORE; possible && period < SONDE_PERIODS; period++) {
 		struct sonde_range r = sonde_work_period(k, period);
 		uint32_t n = r.to - r.from, places = n / 2 < SPLITS ? n / 2 : SPLITS;
 

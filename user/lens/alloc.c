@@ -23,11 +23,13 @@
 #include "lens/alloc_counters.h"
 #include "lens/alloc_hooks.h"
 #include "lens/alloc_metrics.h"
+#include "lens/alloc_sites.h"
 #include "lens/lens.h"
 #include "sonde/alloc.h"
 #include "target/allocator.h"
 
 #include "alloc.skel.h" /* uses the types of sonde/ */
+#include "alloc_sites.skel.h"
 
 #define SPARE_TARGETS	  8	     /* restarts and new children get counters too              */
 #define COUNTER_BYTES_MAX (4u << 20) /* lanes are fewer than CPUs where they would take more */
@@ -45,6 +47,8 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_LIVE] = {"alloc.live", "bytes", SONDE_GAUGE,
 		    "change of live bytes since attach: handed out less given back; below 0 when "
 		    "memory from before attach was given back"},
+	[M_STACKS] = {"alloc.stacks", "count", SONDE_COUNTER,
+		      "calls by where their call stack ends (--sites)"},
 	[M_ALLOCATED] = {"alloc.allocated", "bytes", SONDE_GAUGE,
 			 "live: held by the program by the allocator's own account, what threads "
 			 "have in their caches left out"},
@@ -94,6 +98,7 @@ static const char *const op_names[SONDE_ALLOC__MAX] = {
 struct op_link {
 	enum sonde_link_kind entry, ret; /* NONE: not attached */
 	enum sonde_insn_kind insn;
+	bool blind; /* the pointer that it gives is not seen */
 };
 
 struct target_state {
@@ -112,18 +117,24 @@ struct alloc_state {
 	size_t rows_bytes, sizes_bytes;
 	struct sonde_hist interval;
 	uint64_t prev_ns;
+	struct sonde_alloc_sites *sites; /* NULL: by call stack is not asked for */
 	struct sonde_alloc_counters *counters; /* in counters mode */
 	struct sonde_alloc_base base;	       /* in exact mode */
 };
 
-static const void *alloc_elf(size_t *size)
-{
-	return alloc_bpf__elf_bytes(size);
-}
-
 static bool wants_probes(const struct sonde_lens_ctx *ctx)
 {
 	return ctx->opts->alloc_exact && !ctx->opts->passive;
+}
+
+static bool wants_sites(const struct sonde_lens_ctx *ctx)
+{
+	return wants_probes(ctx) && ctx->opts->sites;
+}
+
+static const void *alloc_elf(const struct sonde_lens_ctx *ctx, size_t *size)
+{
+	return wants_sites(ctx) ? alloc_sites_bpf__elf_bytes(size) : alloc_bpf__elf_bytes(size);
 }
 
 static int alloc_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
@@ -170,6 +181,9 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 		return 0; /* nothing will count: the smallest maps do */
 	n = n > SONDE_MAX_TARGETS ? SONDE_MAX_TARGETS : n;
 	g = choose_geometry(n, libbpf_num_possible_cpus());
+	err = wants_sites(ctx) ? sonde_alloc_sites_configure(ctx, obj, n) : 0;
+	if (err)
+		return err;
 	n = (size_t)g.targets * (g.lane_mask + 1);
 	err = bpf_map__set_max_entries(rows, (uint32_t)(n * SONDE_ALLOC_ROWS));
 	err = err ? err : bpf_map__set_max_entries(sizes, (uint32_t)(n * SONDE_HIST_BUCKETS));
@@ -199,10 +213,13 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
 			op->entry = item->kind;
 			op->insn = site->site.kind;
-			if (item->ret_program)
-				op->ret = item->kind == SONDE_LINK_UPROBE_PERF
-						  ? SONDE_LINK_URETPROBE_PERF
-						  : SONDE_LINK_URETPROBE_MULTI;
+			/* Where two functions share a name, the plan's last is the busy one. */
+			op->ret = !item->ret_program ? SONDE_LINK_NONE
+				  : item->kind == SONDE_LINK_UPROBE_PERF
+					  ? SONDE_LINK_URETPROBE_PERF
+					  : SONDE_LINK_URETPROBE_MULTI;
+			op->blind = !strcmp(item->program, "alloc_take") ||
+				    !strcmp(item->program, "alloc_count");
 			s->targets[t].attached = true;
 			s->targets[t].blind |=
 				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
@@ -221,6 +238,7 @@ static void alloc_fini(struct sonde_lens_ctx *ctx)
 	free(s->targets);
 	sonde_alloc_counters_free(&s->counters);
 	sonde_hist_fini(&s->interval);
+	sonde_alloc_sites_free(&s->sites, ctx);
 	if (s->rows)
 		munmap((void *)s->rows, s->rows_bytes);
 	if (s->sizes)
@@ -268,6 +286,8 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	s->n_targets = g->targets;
 	s->lanes = g->lane_mask + 1;
 	err = make_state(ctx, s);
+	if (!err && wants_sites(ctx))
+		err = sonde_alloc_sites_new(&s->sites, ctx, s->n_targets);
 	err = err ? err : sonde_alloc_domains_fill(ctx);
 	if (!err)
 		learn_plan(ctx);
@@ -404,10 +424,38 @@ static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint6
 	return err ? err : sonde_lens_push_absent(ctx, target, M_LIVE, "", ts_ns, why);
 }
 
+/* Every pointer that was handed out was seen: blocks can be followed. */
+static bool follows_blocks(const struct alloc_state *s, uint32_t target)
+{
+	for (uint32_t op = 1; op < SONDE_ALLOC__MAX; op++)
+		if (s->targets[target].ops[op].blind && sum_row(s, target, op).calls)
+			return false;
+	return true;
+}
+
+static int tick_sites(const struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	bool follows[SONDE_MAX_TARGETS] = {false};
+
+	for (uint32_t t = 0; t < s->n_targets; t++)
+		follows[t] = follows_blocks(s, t);
+	return sonde_alloc_sites_tick(s->sites, ctx, follows, M_STACKS, ts_ns);
+}
+
+static int alloc_finish(struct sonde_lens_ctx *ctx)
+{
+	struct alloc_state *s = ctx->priv;
+
+	if (s->sites)
+		sonde_alloc_sites_finish(s->sites);
+	return 0;
+}
+
 static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
 	struct alloc_state *s = ctx->priv;
-	int err = 0;
+	int err = s->sites ? tick_sites(ctx, ts_ns) : 0;
 
 	if (s->counters)
 		return sonde_alloc_counters_tick(ctx, s->counters, ts_ns);
@@ -486,13 +534,14 @@ const struct sonde_lens sonde_lens_alloc = {
 	.n_metrics = SONDE_ARRAY_SIZE(metrics),
 	.hists = hists,
 	.n_hists = SONDE_ARRAY_SIZE(hists),
-	.elf = alloc_elf,
+	.elf_for = alloc_elf,
 	.hooks = alloc_hooks,
 	.configure = alloc_configure,
 	.init = alloc_init,
 	.start = alloc_start,
 	.retarget = alloc_retarget,
 	.tick = alloc_tick,
+	.finish = alloc_finish,
 	.hits = alloc_hits,
 	.consumption = alloc_consumption,
 	.fini = alloc_fini,

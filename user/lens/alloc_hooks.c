@@ -96,6 +96,7 @@ struct process {
 	pid_t pid;
 	uint32_t index;	   /* in the session's list of targets */
 	uint32_t *domains; /* given out so far, over all targets */
+	enum sonde_alloc_returns returns;
 };
 
 /* How the blocks of an allocator of the process are measured: part of its sites' cookies. */
@@ -180,7 +181,7 @@ static int add_passing(struct site_array *a, const struct process *proc,
 	snprintf(root, sizeof(root), "/proc/%d/root", proc->pid);
 	err = sonde_elf_open(&elf, m->open_path, root);
 	for (size_t i = 0; !err && i < n; i++) {
-		bool want_return = sonde_alloc_wants_return(&e[i]);
+		bool want_return = sonde_alloc_wants_return(&e[i], proc->returns);
 		struct sonde_site site;
 		struct sonde_sym sym;
 
@@ -210,7 +211,8 @@ static bool gives_back(const struct sonde_alloc_entry *e)
 	       e->op == SONDE_ALLOC_DELETE_SIZED;
 }
 
-static enum group group_of(const struct rule *rule, const struct sonde_alloc_entry *e)
+static enum group group_of(const struct process *proc, const struct rule *rule,
+			   const struct sonde_alloc_entry *e)
 {
 	if (rule->rule == SONDE_BLOCK_UNKNOWN)
 		return G_COUNT;
@@ -218,7 +220,7 @@ static enum group group_of(const struct rule *rule, const struct sonde_alloc_ent
 		return gives_back(e) ? G_FREE : G_RETURN;
 	if (gives_back(e))
 		return G_GIVE;
-	return sonde_alloc_wants_return(e) ? G_RETURN : G_TAKE;
+	return sonde_alloc_wants_return(e, proc->returns) ? G_RETURN : G_TAKE;
 }
 
 /* The allocator's own functions, as its descriptor lists them. */
@@ -228,11 +230,13 @@ static int add_own(struct site_array groups[G__MAX], const struct process *proc,
 {
 	sonde_autofree struct sonde_alloc_site *sites = NULL;
 	size_t n = 0;
-	int err = sonde_allocator_sites(a, m, rule->rule != SONDE_BLOCK_UNKNOWN, &sites, &n);
+	bool unknown = rule->rule == SONDE_BLOCK_UNKNOWN;
+	int err = sonde_allocator_sites(a, m, unknown ? SONDE_RETURNS_NONE : proc->returns, &sites,
+					&n);
 
 	for (size_t i = 0; !err && i < n; i++) {
 		const struct sonde_alloc_entry *e = sites[i].entry;
-		enum group g = group_of(rule, e);
+		enum group g = group_of(proc, rule, e);
 
 		err = site_add(&groups[g], m, sites[i].symbol, &sites[i].site,
 			       cookie_of(proc, e, &sites[i].site, rule), proc, g == G_RETURN);
@@ -329,7 +333,11 @@ int sonde_alloc_hooks_add(const struct sonde_lens_ctx *ctx, struct sonde_hook_li
 
 	for (size_t i = 0; i < ctx->targets->n; i++) {
 		const struct sonde_target *t = &ctx->targets->t[i];
-		struct process proc = {.pid = t->pid, .index = (uint32_t)i, .domains = &domains};
+		struct process proc = {.pid = t->pid,
+				       .index = (uint32_t)i,
+				       .domains = &domains,
+				       .returns = ctx->opts->sites ? SONDE_RETURNS_ALL
+								   : SONDE_RETURNS_SIZES};
 		int err = t->gone || !t->allocator ? 0 : add_target(&proc, hooks);
 
 		if (err && sonde_target_alive(t)) /* one that has just gone needs no probe */

@@ -23,6 +23,8 @@ enum sonde_alloc_metric {
 	M_ENDS_LOST,
 	M_READ_TIME,
 	M_NOT_CLEAN,
+	/* Exact mode, by call stack. */
+	M_STACKS,
 };
 
 #endif

@@ -21,27 +21,25 @@
 #include "lens/fault_priv.h"
 #include "lens/fault_read.h"
 
-enum { ROUNDS = 21, FAULTS = 512 };
+/* Many short rounds: on a busy machine one of 0.2 ms has a fair chance of being left alone. */
+enum { ROUNDS = 101, FAULTS = 64 };
 
 struct child {
 	struct sonde_calib_child calib;
-	int threads_fd, sums_fd, n_cpus;
+	int sums_fd, n_cpus;
 	struct sonde_fault_key key; /* of its plain faults */
 };
 
-/* Its storage is its pass: who has one needs no other. All 0 but a begin of now would be as good.
- */
-static int let_in(struct bpf_object *obj, struct child *c)
+/* Its storage is its pass: who has one needs no other. */
+static int let_in(struct bpf_object *obj, const struct child *c)
 {
-	struct bpf_map *threads = bpf_object__find_map_by_name(obj, "fault_threads");
-	sonde_autofree char *blank = calloc(1, bpf_map__value_size(threads));
-	sonde_autoclose int pidfd = (int)syscall(SYS_pidfd_open, c->calib.pid, 0);
+	const struct sonde_fault_thread blank = {.exact = 1};
+	int threads = bpf_object__find_map_fd_by_name(obj, "fault_threads");
 	int filter = bpf_object__find_map_fd_by_name(obj, "fault_filter");
+	sonde_autoclose int pidfd = (int)syscall(SYS_pidfd_open, c->calib.pid, 0);
 	uint32_t slot = (uint32_t)c->calib.pid % SONDE_FAULT_FILTER, yes = 1;
 
-	if (!blank)
-		return -ENOMEM;
-	if (pidfd < 0 || bpf_map_update_elem(bpf_map__fd(threads), &pidfd, blank, BPF_ANY) ||
+	if (pidfd < 0 || bpf_map_update_elem(threads, &pidfd, &blank, BPF_ANY) ||
 	    bpf_map_update_elem(filter, &slot, &yes, BPF_ANY))
 		return -errno;
 	return 0;
@@ -59,9 +57,6 @@ static int read_sum(const struct child *c, struct sonde_fault_sum *out)
 	for (int i = 0; i < c->n_cpus; i++) {
 		out->count += v[i].count;
 		out->ns += v[i].ns;
-		out->plain += v[i].plain;
-		out->timed += v[i].timed;
-		out->plain_ns += v[i].plain_ns;
 	}
 	return 0;
 }
@@ -73,27 +68,25 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The middle of some rounds: one that was interrupted is off by far, in either direction. */
+/* The middle of the rounds: what is interrupted between two faults takes longer by far. */
 static int measure(const struct child *c, double *out)
 {
+	struct sonde_fault_sum was = {}, now;
 	double rounds[ROUNDS];
-	struct fault_time t = {};
-	struct sonde_fault_sum now;
 	size_t n = 0;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		double before = t.ns;
-		uint64_t took, count = t.sum.count;
+		uint64_t took;
 		int err = sonde_calib_run(&c->calib, SONDE_CALIB_FAULT, SONDE_INSN_STEPPED, FAULTS,
 					  &took);
 
 		err = err ? err : read_sum(c, &now);
 		if (err)
 			return err;
-		fault_time_update(&t, &now);
 		/* The first round brings in the loop itself. */
-		if (i && now.count - count == FAULTS)
-			rounds[n++] = ((double)took - (t.ns - before)) / FAULTS;
+		if (i && now.count - was.count == FAULTS)
+			rounds[n++] = ((double)took - (double)(now.ns - was.ns)) / FAULTS;
+		was = now;
 	}
 	if (!n)
 		return -ENODATA;

@@ -24,6 +24,13 @@ const struct sonde_lens *sonde_lens_find(const char *name)
 	return NULL;
 }
 
+const void *sonde_lens_elf(const struct sonde_lens_ctx *ctx, size_t *size)
+{
+	if (ctx->lens->elf_for)
+		return ctx->lens->elf_for(ctx, size);
+	return ctx->lens->elf ? ctx->lens->elf(size) : NULL;
+}
+
 int sonde_lens_push(const struct sonde_lens_ctx *ctx, uint32_t target, size_t metric,
 		    const char *label, uint64_t ts_ns, double value)
 {

@@ -28,6 +28,8 @@ enum sonde_ledger_mode { SONDE_LEDGER_AUTO = 0, SONDE_LEDGER_FULL, SONDE_LEDGER_
 struct sonde_lens_opts {
 	bool passive;	   /* no uprobe, no read of the target's memory                            */
 	bool alloc_exact;  /* --alloc-mode exact                                                    */
+	bool sites;	   /* --sites: by call stack, too                                           */
+	uint32_t sites_sample; /* follow one live block in so many; 0: all while they fit           */
 	bool alloc_counters; /* --alloc-mode counters, and auto                                     */
 	bool alloc_asked;    /* counters were asked for by name: more may be spent on them          */
 	bool query_text;   /* spans carry their text                                                */
@@ -75,6 +77,8 @@ struct sonde_lens {
 	size_t n_hists;
 	/* The BPF object's bytes (from its skeleton), or NULL for a lens that needs none. */
 	const void *(*elf)(size_t *size);
+	/* The same where it depends on how the lens was asked to look; instead of elf. Optional. */
+	const void *(*elf_for)(const struct sonde_lens_ctx *ctx, size_t *size);
 	/*
 	 * Add this lens's hooks for these targets to @hooks. Targets may change (a restart): called
 	 * again then. 0 or -errno (logged).
@@ -121,6 +125,9 @@ struct sonde_lens {
 extern const struct sonde_lens *const sonde_lenses[];
 extern const size_t sonde_lens_count;
 const struct sonde_lens *sonde_lens_find(const char *name);
+
+/* The object's bytes for this context, NULL for a lens that needs none. */
+const void *sonde_lens_elf(const struct sonde_lens_ctx *ctx, size_t *size);
 
 /* For lenses: push one value, one absence, one note of ctx->lens. @metric indexes lens->metrics.
  * 0 or the visitor's -errno. */

@@ -27,7 +27,11 @@ void sonde_hist_reset(struct sonde_hist *h)
 {
 	uint64_t *buckets = h->buckets;
 
-	memset(buckets, 0, SONDE_HIST_BUCKETS * sizeof(*buckets));
+	if (h->min <= h->max) {
+		uint32_t low = sonde_hist_index(h->min), high = sonde_hist_index(h->max);
+
+		memset(buckets + low, 0, (high - low + 1) * sizeof(*buckets));
+	}
 	*h = (struct sonde_hist){.min = UINT64_MAX, .buckets = buckets};
 }
 
@@ -92,9 +96,12 @@ void sonde_hist_add_bucket(struct sonde_hist *h, uint32_t index, uint64_t n)
 
 void sonde_hist_merge(struct sonde_hist *into, const struct sonde_hist *from)
 {
+	uint32_t high;
+
 	if (!from->count)
 		return;
-	for (uint32_t i = 0; i < SONDE_HIST_BUCKETS; i++)
+	high = sonde_hist_index(from->max);
+	for (uint32_t i = sonde_hist_index(from->min); i <= high; i++)
 		into->buckets[i] += from->buckets[i];
 	into->count += from->count;
 	into->sum += from->sum;

@@ -21,7 +21,8 @@ struct sonde_hist_desc {
 struct sonde_hist {
 	uint64_t count;
 	double sum;   /* of the values as recorded where known, else of bucket middles */
-	uint64_t min, max; /* exact where values were added one by one; min > max: empty */
+	uint64_t min, max; /* exact where values were added one by one; min > max: empty.
+			    * Their buckets are the outermost that hold something */
 	uint64_t *buckets; /* SONDE_HIST_BUCKETS, heap                    */
 };
 

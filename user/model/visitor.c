@@ -18,6 +18,8 @@ FANOUT(begin, const struct sonde_meta *)
 FANOUT(metric, const struct sonde_metric *)
 FANOUT(hist, const struct sonde_histrow *)
 FANOUT(span, const struct sonde_span *)
+FANOUT(stack, const struct sonde_stack *)
+FANOUT(stack_count, const struct sonde_stack_count *)
 FANOUT(note, const struct sonde_note *)
 FANOUT(drop, const struct sonde_drops *)
 FANOUT(tick, uint64_t)
@@ -31,6 +33,8 @@ struct sonde_visitor sonde_fanout_visitor(struct sonde_fanout *f)
 		.metric = fan_metric,
 		.hist = fan_hist,
 		.span = fan_span,
+		.stack = fan_stack,
+		.stack_count = fan_stack_count,
 		.note = fan_note,
 		.drop = fan_drop,
 		.tick = fan_tick,
@@ -70,6 +74,24 @@ const char *sonde_drop_name(enum sonde_drop cause)
 const char *sonde_drop_help(enum sonde_drop cause)
 {
 	return (unsigned)cause < SONDE_ARRAY_SIZE(causes) ? causes[cause].help : "?";
+}
+
+static const struct {
+	const char *name, *help;
+} stack_ends[] = {
+#define ROW(id, sym, name, help) [id] = {name, help},
+	SONDE_STACK_ENDS(ROW)
+#undef ROW
+};
+
+const char *sonde_stack_end_name(unsigned end)
+{
+	return end < SONDE_ARRAY_SIZE(stack_ends) ? stack_ends[end].name : "?";
+}
+
+const char *sonde_stack_end_help(unsigned end)
+{
+	return end < SONDE_ARRAY_SIZE(stack_ends) ? stack_ends[end].help : "?";
 }
 
 const char *sonde_note_level_name(enum sonde_note_level level)

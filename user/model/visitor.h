@@ -16,6 +16,7 @@
 #include "model/metric.h"
 #include "model/note.h"
 #include "model/span.h"
+#include "model/stack.h"
 #include "sonde/drop.h"
 
 struct sonde_drops {
@@ -31,6 +32,8 @@ struct sonde_visitor {
 	int (*metric)(void *ctx, const struct sonde_metric *m);
 	int (*hist)(void *ctx, const struct sonde_histrow *h);
 	int (*span)(void *ctx, const struct sonde_span *s);
+	int (*stack)(void *ctx, const struct sonde_stack *s);
+	int (*stack_count)(void *ctx, const struct sonde_stack_count *c);
 	int (*note)(void *ctx, const struct sonde_note *n);
 	int (*drop)(void *ctx, const struct sonde_drops *d);
 	int (*tick)(void *ctx, uint64_t ts_ns);

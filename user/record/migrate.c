@@ -15,6 +15,7 @@ static const struct {
 	{.from = 1,
 	 .sql = "ALTER TABLE span ADD COLUMN heap_allocated INTEGER;"
 		"ALTER TABLE span ADD COLUMN heap_freed INTEGER"},
+	{.from = 2, .sql = sonde_schema_stacks_sql},
 	{.from = SONDE_RECORD_SCHEMA, .sql = NULL},
 };
 

@@ -48,4 +48,25 @@ const struct sonde_reader_series *sonde_reader_find_series(const struct sonde_re
  * later, each INT64_MAX if there is none. 0 or -errno (logged). */
 int sonde_reader_ticks(const struct sonde_reader *r, int64_t t, int64_t *low, int64_t *high);
 
+/* A replay under way. */
+struct sonde_replay {
+	struct sonde_reader *r;
+	const struct sonde_visitor *to;
+	int64_t since, until; /* UTC; INT64_MAX: no end */
+	/* What is counted over intervals: an interval that ends at after or begins at before is
+	 * outside. Rebased, since and before are ticks themselves. */
+	int64_t after, before;
+	int64_t slowest; /* -1: all                 */
+	bool rebase;
+	sqlite3_stmt *buckets, *frames;
+	struct sonde_hist hist;
+};
+
+uint64_t sonde_replay_mono(const struct sonde_replay *v, int64_t utc);
+/* 0 (NULL) is no name, ""; an id without its row is a name that was lost, "?". */
+const char *sonde_replay_name(const struct sonde_replay *v, sqlite3_stmt *st, int col);
+/* A row of their cursors, see reader_visit.c. 0 or -errno. */
+int sonde_replay_stack(struct sonde_replay *v, sqlite3_stmt *st);
+int sonde_replay_stack_count(struct sonde_replay *v, sqlite3_stmt *st);
+
 #endif

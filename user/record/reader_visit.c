@@ -13,28 +13,16 @@
 #include "record/reader_impl.h"
 #include "record/schema.h"
 
-struct visit {
-	struct sonde_reader *r;
-	const struct sonde_visitor *to;
-	int64_t since, until; /* UTC; INT64_MAX: no end */
-	/* What is counted over intervals: an interval that ends at after or begins at before is
-	 * outside. Rebased, since and before are ticks themselves. */
-	int64_t after, before;
-	int64_t slowest; /* -1: all                 */
-	sqlite3_stmt *buckets;
-	struct sonde_hist hist;
-};
-
-static uint64_t mono_of(const struct visit *v, int64_t utc)
+uint64_t sonde_replay_mono(const struct sonde_replay *v, int64_t utc)
 {
 	return (uint64_t)utc - v->r->clock.real_ns + v->r->clock.mono_ns;
 }
 
-static uint64_t column_time(const struct visit *v, sqlite3_stmt *st, int col)
+static uint64_t column_time(const struct sonde_replay *v, sqlite3_stmt *st, int col)
 {
 	int64_t utc = sqlite3_column_int64(st, col);
 
-	return utc ? mono_of(v, utc) : 0;
+	return utc ? sonde_replay_mono(v, utc) : 0;
 }
 
 static const char *column_text(sqlite3_stmt *st, int col)
@@ -45,7 +33,7 @@ static const char *column_text(sqlite3_stmt *st, int col)
 }
 
 /* 0 (NULL) is no name; an id without its row is a name that was lost. */
-static const char *column_name(const struct visit *v, sqlite3_stmt *st, int col)
+const char *sonde_replay_name(const struct sonde_replay *v, sqlite3_stmt *st, int col)
 {
 	int64_t id = sqlite3_column_int64(st, col);
 	const char *name = id ? sonde_reader_name(v->r, id) : "";
@@ -53,7 +41,7 @@ static const char *column_name(const struct visit *v, sqlite3_stmt *st, int col)
 	return name ? name : "?";
 }
 
-static int emit_metric(struct visit *v, sqlite3_stmt *st)
+static int emit_metric(struct sonde_replay *v, sqlite3_stmt *st)
 {
 	const struct sonde_reader_series *s =
 		sonde_reader_find_series(v->r, sqlite3_column_int64(st, 1));
@@ -65,15 +53,15 @@ static int emit_metric(struct visit *v, sqlite3_stmt *st)
 	m = (struct sonde_metric){
 		.desc = &s->metric,
 		.label = s->label,
-		.ts_ns = mono_of(v, sqlite3_column_int64(st, 0)),
+		.ts_ns = sonde_replay_mono(v, sqlite3_column_int64(st, 0)),
 		.target = s->target,
 		.value = sqlite3_column_double(st, 2) - s->base,
-		.absent = absent ? column_name(v, st, 3) : NULL,
+		.absent = absent ? sonde_replay_name(v, st, 3) : NULL,
 	};
 	return v->to->metric(v->to->ctx, &m);
 }
 
-static int load_buckets(struct visit *v, int64_t window, int64_t series)
+static int load_buckets(struct sonde_replay *v, int64_t window, int64_t series)
 {
 	int64_t bucket, n;
 	int rc;
@@ -99,14 +87,16 @@ static void refine_hist(struct sonde_hist *h, sqlite3_stmt *st)
 {
 	int64_t min = sqlite3_column_int64(st, 5), max = sqlite3_column_int64(st, 6);
 
-	if ((uint64_t)sqlite3_column_int64(st, 3) != h->count || min < 0 || min > max)
+	if ((uint64_t)sqlite3_column_int64(st, 3) != h->count || min < 0 || min > max ||
+	    sonde_hist_index((uint64_t)min) != sonde_hist_index(h->min) ||
+	    sonde_hist_index((uint64_t)max) != sonde_hist_index(h->max))
 		return;
 	h->sum = sqlite3_column_double(st, 4);
 	h->min = (uint64_t)min;
 	h->max = (uint64_t)max;
 }
 
-static int emit_hist(struct visit *v, sqlite3_stmt *st)
+static int emit_hist(struct sonde_replay *v, sqlite3_stmt *st)
 {
 	int64_t series = sqlite3_column_int64(st, 1);
 	const struct sonde_reader_series *s = sonde_reader_find_series(v->r, series);
@@ -122,18 +112,18 @@ static int emit_hist(struct visit *v, sqlite3_stmt *st)
 	row = (struct sonde_histrow){
 		.desc = &s->hist,
 		.label = s->label,
-		.from_ns = mono_of(v, sqlite3_column_int64(st, 2)),
-		.to_ns = mono_of(v, sqlite3_column_int64(st, 0)),
+		.from_ns = sonde_replay_mono(v, sqlite3_column_int64(st, 2)),
+		.to_ns = sonde_replay_mono(v, sqlite3_column_int64(st, 0)),
 		.target = s->target,
 		.hist = &v->hist,
 	};
 	return v->to->hist(v->to->ctx, &row);
 }
 
-static int emit_note(struct visit *v, sqlite3_stmt *st)
+static int emit_note(struct sonde_replay *v, sqlite3_stmt *st)
 {
 	struct sonde_note n = {
-		.ts_ns = mono_of(v, sqlite3_column_int64(st, 0)),
+		.ts_ns = sonde_replay_mono(v, sqlite3_column_int64(st, 0)),
 		.level = (enum sonde_note_level)sqlite3_column_int(st, 1),
 		.lens = column_text(st, 2),
 		.what = column_text(st, 3),
@@ -143,13 +133,13 @@ static int emit_note(struct visit *v, sqlite3_stmt *st)
 	return v->to->note(v->to->ctx, &n);
 }
 
-static int emit_drop(struct visit *v, sqlite3_stmt *st)
+static int emit_drop(struct sonde_replay *v, sqlite3_stmt *st)
 {
 	struct sonde_drops d = {
 		.lens = (enum sonde_lens_id)sqlite3_column_int(st, 1),
 		.cause = (enum sonde_drop)sqlite3_column_int(st, 2),
 		.count = (uint64_t)sqlite3_column_int64(st, 3),
-		.ts_ns = mono_of(v, sqlite3_column_int64(st, 0)),
+		.ts_ns = sonde_replay_mono(v, sqlite3_column_int64(st, 0)),
 	};
 
 	/* A visitor keeps them in an array; a later sonde may know more of them. */
@@ -158,7 +148,7 @@ static int emit_drop(struct visit *v, sqlite3_stmt *st)
 	return v->to->drop(v->to->ctx, &d);
 }
 
-static void span_times(const struct visit *v, sqlite3_stmt *st, struct sonde_span *s)
+static void span_times(const struct sonde_replay *v, sqlite3_stmt *st, struct sonde_span *s)
 {
 	s->arrival_ns = column_time(v, st, 16);
 	s->start_ns = column_time(v, st, 17);
@@ -187,7 +177,7 @@ static void span_counts(sqlite3_stmt *st, struct sonde_span *s)
 	s->heap_freed = (uint64_t)sqlite3_column_int64(st, 35);
 }
 
-static int emit_span(struct visit *v, sqlite3_stmt *st)
+static int emit_span(struct sonde_replay *v, sqlite3_stmt *st)
 {
 	struct sonde_span s = {
 		.target = (uint32_t)sqlite3_column_int64(st, 1),
@@ -195,11 +185,11 @@ static int emit_span(struct visit *v, sqlite3_stmt *st)
 		.tid = (uint32_t)sqlite3_column_int64(st, 3),
 		.conn = (uint64_t)sqlite3_column_int64(st, 4),
 		.seq = (uint64_t)sqlite3_column_int64(st, 5),
-		.client = column_name(v, st, 6),
+		.client = sonde_replay_name(v, st, 6),
 		.proto = (uint8_t)sqlite3_column_int(st, 7),
-		.command = column_name(v, st, 8),
+		.command = sonde_replay_name(v, st, 8),
 		.command_id = (uint16_t)sqlite3_column_int(st, 9),
-		.index = column_name(v, st, 10),
+		.index = sonde_replay_name(v, st, 10),
 		.fingerprint_id = (uint64_t)sqlite3_column_int64(st, 11),
 		.status = (uint8_t)sqlite3_column_int(st, 12),
 		.error = (uint32_t)sqlite3_column_int64(st, 13),
@@ -223,13 +213,26 @@ static int emit_span(struct visit *v, sqlite3_stmt *st)
 		 "s.alloc_calls, s.faults, s.fault_ns, s.handler_ns, s.found, "                    \
 		 "s.handler_wall_ms, s.handler_hits, f.text, t.text, "                             \
 		 "s.heap_allocated, s.heap_freed "
+#define STACK_BASE(column)                                                                         \
+	"SELECT b." column " FROM stack_count b WHERE b.stack = c.stack AND b.lens = c.lens "      \
+	"AND b.ts_ns <= ?6 ORDER BY b.ts_ns DESC LIMIT 1"
 /* Column 0 is the time up to which a tick must have come. ?1 and ?2 bound it: [since, until). */
-enum cursor_id { C_METRIC, C_NOTE, C_DROP, C_SPAN, C_HIST, C__MAX };
+enum cursor_id { C_STACK, C_METRIC, C_NOTE, C_DROP, C_STACK_COUNT, C_SPAN, C_HIST, C__MAX };
 
 static const struct {
 	const char *sql;
-	int (*emit)(struct visit *v, sqlite3_stmt *st);
+	int (*emit)(struct sonde_replay *v, sqlite3_stmt *st);
 } cursors[C__MAX] = {
+	/* All of them before everything else. */
+	[C_STACK] = {"SELECT 0, id, target, end FROM stack ORDER BY id", sonde_replay_stack},
+	/* Cumulative since the filter's start where it is rebased; what is live is what is live. */
+	[C_STACK_COUNT] =
+		{"SELECT c.ts_ns, c.lens, c.stack, c.target, "
+		 "c.calls - coalesce((" STACK_BASE("calls") "), 0), "
+		 "c.bytes - coalesce((" STACK_BASE("bytes") "), 0), "
+		 "c.live_calls, c.live_bytes, c.live_error FROM stack_count c "
+		 "WHERE c.ts_ns >= ?1 AND c.ts_ns < ?2 ORDER BY c.ts_ns, c.stack",
+		 sonde_replay_stack_count},
 	[C_METRIC] = {"SELECT ts_ns, series, value, absent FROM value "
 		      "WHERE ts_ns >= ?1 AND ts_ns < ?2 ORDER BY ts_ns, series",
 		      emit_metric},
@@ -266,11 +269,11 @@ static const char slowest_sql[] =
 
 struct cursor {
 	sqlite3_stmt *st;
-	int (*emit)(struct visit *v, sqlite3_stmt *st);
+	int (*emit)(struct sonde_replay *v, sqlite3_stmt *st);
 	bool row; /* on a row that was not handed on yet */
 };
 
-static int advance(struct visit *v, struct cursor *c)
+static int advance(struct sonde_replay *v, struct cursor *c)
 {
 	int rc = sqlite3_step(c->st);
 
@@ -279,7 +282,7 @@ static int advance(struct visit *v, struct cursor *c)
 }
 
 /* Hand on what is not later than @until. */
-static int drain(struct visit *v, struct cursor *c, int64_t until)
+static int drain(struct sonde_replay *v, struct cursor *c, int64_t until)
 {
 	int err = 0;
 
@@ -291,7 +294,7 @@ static int drain(struct visit *v, struct cursor *c, int64_t until)
 	return err;
 }
 
-static int open_cursor(struct visit *v, struct cursor *c, const char *sql)
+static int open_cursor(struct sonde_replay *v, struct cursor *c, const char *sql)
 {
 	int rc = sonde_db_prepare(v->r->db, &c->st, sql);
 
@@ -303,15 +306,17 @@ static int open_cursor(struct visit *v, struct cursor *c, const char *sql)
 	sqlite3_bind_int64(c->st, 3, v->slowest);
 	sqlite3_bind_int64(c->st, 4, v->after);
 	sqlite3_bind_int64(c->st, 5, v->before);
+	sqlite3_bind_int64(c->st, 6, v->rebase ? v->since : 0);
 	return advance(v, c);
 }
 
-static int open_cursors(struct visit *v, struct cursor *cs)
+static int open_cursors(struct sonde_replay *v, struct cursor *cs)
 {
 	const bool wanted[C__MAX] = {
 		[C_METRIC] = v->to->metric, [C_NOTE] = v->to->note,
 		[C_DROP] = v->to->drop,	    [C_SPAN] = v->to->span && v->slowest < 0,
-		[C_HIST] = v->to->hist,
+		[C_HIST] = v->to->hist,	    [C_STACK] = v->to->stack,
+		[C_STACK_COUNT] = v->to->stack_count,
 	};
 	int err = 0;
 
@@ -323,7 +328,7 @@ static int open_cursors(struct visit *v, struct cursor *cs)
 	return err;
 }
 
-static int drain_all(struct visit *v, struct cursor *cs, int64_t until)
+static int drain_all(struct sonde_replay *v, struct cursor *cs, int64_t until)
 {
 	int err = 0;
 
@@ -332,7 +337,7 @@ static int drain_all(struct visit *v, struct cursor *cs, int64_t until)
 	return err;
 }
 
-static int replay_ticks(struct visit *v, struct cursor *cs)
+static int replay_ticks(struct sonde_replay *v, struct cursor *cs)
 {
 	struct cursor ticks = {0};
 	int err = open_cursor(v, &ticks,
@@ -344,7 +349,7 @@ static int replay_ticks(struct visit *v, struct cursor *cs)
 
 		err = drain_all(v, cs, ts);
 		if (!err)
-			err = sonde_visit(v->to, tick, mono_of(v, ts));
+			err = sonde_visit(v->to, tick, sonde_replay_mono(v, ts));
 		if (!err)
 			err = advance(v, &ticks);
 	}
@@ -352,7 +357,7 @@ static int replay_ticks(struct visit *v, struct cursor *cs)
 	return err ? err : drain_all(v, cs, INT64_MAX);
 }
 
-static int replay_slowest(struct visit *v)
+static int replay_slowest(struct sonde_replay *v)
 {
 	struct cursor c = {.emit = emit_span};
 	int err;
@@ -366,7 +371,7 @@ static int replay_slowest(struct visit *v)
 	return err;
 }
 
-static int replay(struct visit *v)
+static int replay(struct sonde_replay *v)
 {
 	struct cursor cs[C__MAX] = {0};
 	int err = sonde_visit(v->to, begin, &v->r->meta);
@@ -392,7 +397,7 @@ static bool is_near(int64_t t, int64_t tick, int64_t other)
 
 /* Counters are known at ticks only: the filter grows to whole intervals, so that what was counted
  * and the time that it took are of one period, whose first tick carries the base. */
-static int widen(struct visit *v)
+static int widen(struct sonde_replay *v)
 {
 	int64_t low, high, since = v->since, until = v->until;
 	int err = sonde_reader_ticks(v->r, since, &low, &high);
@@ -418,7 +423,7 @@ done:
 }
 
 /* A counter's value where the filter begins. */
-static int find_bases(struct visit *v)
+static int find_bases(struct sonde_replay *v)
 {
 	static const char sql[] = "SELECT value FROM value WHERE series = ?1 AND ts_ns <= ?2 "
 				  "AND value IS NOT NULL ORDER BY ts_ns DESC LIMIT 1";
@@ -442,7 +447,7 @@ static int find_bases(struct visit *v)
 	return rc ? sonde_reader_fail(v->r, rc) : 0;
 }
 
-static int start_visit(struct visit *v)
+static int start_visit(struct sonde_replay *v)
 {
 	int rc = sqlite3_exec(v->r->db, "BEGIN", NULL, NULL, NULL), err;
 
@@ -454,19 +459,26 @@ static int start_visit(struct visit *v)
 	rc = sonde_db_prepare(
 		v->r->db, &v->buckets,
 		"SELECT bucket, count FROM hist WHERE window_ns = ?1 AND series = ?2");
+	if (!rc)
+		rc = sonde_db_prepare(
+			v->r->db, &v->frames,
+			"SELECT f.function, f.module, f.file, f.line, f.offset, f.inlined "
+			"FROM stack_frame s JOIN frame f ON f.id = s.frame WHERE s.stack = ?1 "
+			"ORDER BY s.depth");
 	return rc ? sonde_reader_fail(v->r, rc) : 0;
 }
 
 int sonde_reader_visit(struct sonde_reader *r, const struct sonde_reader_filter *f,
 		       const struct sonde_visitor *to)
 {
-	struct visit v = {.r = r, .to = to, .until = INT64_MAX, .slowest = -1};
+	struct sonde_replay v = {.r = r, .to = to, .until = INT64_MAX, .slowest = -1};
 	int err;
 
 	if (f) {
 		v.since = (int64_t)f->since_ns;
 		v.until = f->until_ns ? (int64_t)f->until_ns : INT64_MAX;
 		v.slowest = f->slowest ? (int64_t)f->slowest : -1;
+		v.rebase = f->rebase;
 	}
 	if (sonde_hist_init(&v.hist))
 		return sonde_reader_fail(r, SQLITE_NOMEM);
@@ -480,6 +492,7 @@ int sonde_reader_visit(struct sonde_reader *r, const struct sonde_reader_filter 
 	if (!err)
 		err = replay(&v);
 	sqlite3_finalize(v.buckets);
+	sqlite3_finalize(v.frames);
 	sonde_hist_fini(&v.hist);
 	sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
 	return err;

@@ -15,6 +15,10 @@ asm(".section .rodata\n"
     "sonde_schema_sql:\n"
     ".incbin \"user/record/schema.sql\"\n"
     ".byte 0\n"
+    ".global sonde_schema_stacks_sql\n"
+    "sonde_schema_stacks_sql:\n"
+    ".incbin \"user/record/schema_stacks.sql\"\n"
+    ".byte 0\n"
     ".previous\n");
 
 struct enum_row {
@@ -42,6 +46,9 @@ static const struct enum_row fixed_rows[] = {
 #define CAUSE(id, sym, name, help) {"drop", id, name, help},
 		SONDE_DROP_CAUSES(CAUSE)
 #undef CAUSE
+#define END(id, sym, name, help) {"stack_end", id, name, help},
+		SONDE_STACK_ENDS(END)
+#undef END
 };
 
 /* Names that a function gives: the numbers from first until it answers "?". */
@@ -100,6 +107,8 @@ int sonde_schema_create(sqlite3 *db)
 	rc = sqlite3_exec(db, head, NULL, NULL, NULL);
 	if (!rc)
 		rc = sqlite3_exec(db, sonde_schema_sql, NULL, NULL, NULL);
+	if (!rc)
+		rc = sqlite3_exec(db, sonde_schema_stacks_sql, NULL, NULL, NULL);
 	if (!rc)
 		rc = sonde_db_prepare(db, &stmt, "INSERT INTO enum VALUES (?,?,?,?)");
 	if (!rc)

@@ -310,6 +310,7 @@ static void free_writer(struct sonde_writer *w)
 		close(w->fd);
 	sonde_intern_fini(&w->names);
 	sonde_intern_fini(&w->series);
+	sonde_intern_fini(&w->frames);
 	sonde_idset_fini(&w->fingerprints);
 	free(w->slow);
 	free(w->path);
@@ -324,6 +325,8 @@ static void set_visitor(struct sonde_writer *w)
 		.metric = sonde_writer_metric,
 		.hist = sonde_writer_hist,
 		.span = sonde_writer_span,
+		.stack = sonde_writer_stack,
+		.stack_count = sonde_writer_stack_count,
 		.note = sonde_writer_note,
 		.drop = sonde_writer_drop,
 		.tick = hook_tick,

@@ -37,6 +37,11 @@
 	X(SPAN, "INSERT INTO span VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16," \
 		"?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33,?34)")        \
 	X(TEXT, "INSERT INTO query_text VALUES (?1, ?2)")                                          \
+	X(FRAME, "INSERT INTO frame VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")                          \
+	X(STACK, "INSERT OR REPLACE INTO stack VALUES (?1, ?2, ?3)")                               \
+	X(STACK_FRAME, "INSERT OR REPLACE INTO stack_frame VALUES (?1, ?2, ?3)")                   \
+	X(STACK_COUNT, "INSERT OR REPLACE INTO stack_count VALUES "                                \
+		       "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")                                     \
 	X(SPAN_DELETE, "DELETE FROM span WHERE id = ?1")                                           \
 	X(TEXT_DELETE, "DELETE FROM query_text WHERE span = ?1")
 
@@ -66,7 +71,7 @@ struct sonde_writer {
 	int failed; /* -errno of the first failure; nothing is written after it            */
 	uint64_t last_tick_ns; /* UTC, committed; 0: none yet */
 	struct sonde_writer_stats stats;
-	struct sonde_intern names, series;
+	struct sonde_intern names, series, frames;
 	struct sonde_idset fingerprints;
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX];
 	bool drop_seen[SONDE_LENS__MAX][SONDE_DROP__MAX];
@@ -104,6 +109,8 @@ int sonde_writer_metric(void *ctx, const struct sonde_metric *m);
 int sonde_writer_hist(void *ctx, const struct sonde_histrow *h);
 int sonde_writer_note(void *ctx, const struct sonde_note *n);
 int sonde_writer_drop(void *ctx, const struct sonde_drops *d);
+int sonde_writer_stack(void *ctx, const struct sonde_stack *s);
+int sonde_writer_stack_count(void *ctx, const struct sonde_stack_count *c);
 int sonde_writer_span(void *ctx, const struct sonde_span *s);
 
 #endif

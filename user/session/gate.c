@@ -79,6 +79,7 @@ static int gate_metric(void *ctx, const struct sonde_metric *m)
 
 GATE(hist, const struct sonde_histrow *)
 GATE(span, const struct sonde_span *)
+GATE(stack, const struct sonde_stack *)
 
 /* Notes and drops matter whenever they were made. */
 static int gate_note(void *ctx, const struct sonde_note *n)
@@ -109,6 +110,8 @@ void session_gate_init(struct session *s)
 		.metric = gate_metric,
 		.hist = gate_hist,
 		.span = gate_span,
+		.stack = gate_stack,
+		.stack_count = gate_stack_count,
 		.note = gate_note,
 		.drop = gate_drop,
 	};

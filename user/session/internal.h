@@ -32,6 +32,17 @@ struct rebase {
 	size_t n, cap;
 };
 
+/* The same for counts by call stack. */
+#define STACK_REBASE_SLOTS 4096
+struct stack_row {
+	struct stack_row *next;
+	uint64_t stack, calls, bytes, base_calls, base_bytes;
+	enum sonde_lens_id lens;
+};
+struct stack_rebase {
+	struct stack_row *slot[STACK_REBASE_SLOTS];
+};
+
 /* Timers and signals of the one loop. */
 struct loop {
 	int ep, drain, tick, signals, publish;
@@ -88,6 +99,7 @@ struct session {
 	struct sonde_visitor out;
 	struct sonde_snapshot base_snap;
 	struct rebase rebase;
+	struct stack_rebase stack_rebase;
 	struct sonde_meta meta;
 	bool begun;
 
@@ -149,6 +161,11 @@ int session_drain(struct session *s);
 void session_gate_init(struct session *s);
 void rebase_generation(struct rebase *r);
 void rebase_fini(struct rebase *r);
+
+/* gate_stacks.c: what passes through it by call stack. */
+int gate_stack_count(void *ctx, const struct sonde_stack_count *c);
+void stack_rebase_generation(struct stack_rebase *r);
+void stack_rebase_fini(struct stack_rebase *r);
 
 /* lifecycle.c: targets that fork, exec, exit, restart. */
 int session_on_proc_event(struct session *s, const struct sonde_ev_proc *ev);

@@ -235,6 +235,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	err = finish(&s, err);
 	loop_fini(&s.loop);
 	rebase_fini(&s.rebase);
+	stack_rebase_fini(&s.stack_rebase);
 	sonde_snapshot_fini(&s.base_snap);
 	sonde_meta_fini(&s.meta);
 	session_settings_fini(&s);

@@ -108,19 +108,17 @@ static void print_free(FILE *out, const struct sonde_snapshot *s)
 
 static void print_reading(FILE *out, const struct sonde_snapshot *s)
 {
-	double took = last(s, "alloc.read_time", ""),
-	       lists = last(s, "alloc.read_time", "with lists");
+	double took = last(s, "alloc.read_time", ""), lists = last(s, "alloc.read_time", "lists");
 	double bad = last(s, "alloc.not_clean", "");
 
-	if (!isnan(took))
-		fprintf(out, "  a reading took %s", NS(took));
+	if (isnan(took))
+		return;
+	fprintf(out, "  a reading took %s", NS(took));
 	if (!isnan(lists))
-		fprintf(out, "%s%s with the free lists walked",
-			isnan(took) ? "  a reading took " : ", ", NS(lists));
+		fprintf(out, ", the last walk of the free lists %s", NS(lists));
 	if (bad > 0)
 		fprintf(out, "; %s found the heap changing under them", N(bad));
-	if (!isnan(took) || !isnan(lists))
-		fputc('\n', out);
+	fputc('\n', out);
 }
 
 void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)

@@ -10,6 +10,8 @@
 #include "show/verdict.h"
 
 #define METRIC_COLUMNS 21
+#define SHARE_MOVED    2 /* points of percent */
+#define SHARE_UNEVEN   5
 
 /* "14.0 d", "6.0 h", "10 min" */
 static const char *span(char *buf, size_t size, double ns)
@@ -32,9 +34,12 @@ static const char *span(char *buf, size_t size, double ns)
 	return buf;
 }
 
+/* To be shown with one digit, and never as -0.0. */
 static double percent(double log_ratio)
 {
-	return sonde_stats_percent(log_ratio);
+	double v = sonde_stats_percent(log_ratio);
+
+	return fabs(v) < 0.05 ? 0 : v;
 }
 
 /* ---- heading ---- */
@@ -119,6 +124,24 @@ static void print_spread(FILE *out, const struct sonde_trial_result *r)
 
 /* ---- what weakens it ---- */
 
+/* A balancer that sends one of them less makes it faster, and no setting did. */
+static void print_share(FILE *out, const struct sonde_verdict_pair *p, const char *treated)
+{
+	double before = 100 * p->share[0], after = 100 * p->share[1];
+
+	if (fabs(after - before) > SHARE_MOVED)
+		fprintf(out,
+			"CAUTION %s answered %.1f %% of its pair's queries before and %.1f %% "
+			"after: "
+			"its load is not what it was\n",
+			SONDE_PLAIN(treated), before, after);
+	else if (isnan(before) && fabs(after - 50) > SHARE_UNEVEN)
+		fprintf(out,
+			"CAUTION %s answered %.1f %% of its pair's queries: the load of the two is "
+			"not the same\n",
+			SONDE_PLAIN(treated), after);
+}
+
 static void print_settings(FILE *out, const struct sonde_verdict_doc *d)
 {
 	for (size_t i = 0; i < d->n_pairs; i++) {
@@ -136,6 +159,7 @@ static void print_settings(FILE *out, const struct sonde_verdict_doc *d)
 				s->a ? SONDE_PLAIN(s->a) : "not set",
 				s->b ? SONDE_PLAIN(s->b) : "not set");
 		}
+		print_share(out, p, a);
 		for (size_t k = 0; k < p->config.n_cautions; k++)
 			fprintf(out, "CAUTION %s\n", SONDE_PLAIN(p->config.cautions[k]));
 	}
@@ -218,5 +242,8 @@ int sonde_verdict_print(FILE *out, const struct sonde_verdict_doc *d)
 	print_cautions(out, d);
 	print_settings(out, d);
 	print_how(out, d);
+	if (d->next)
+		fprintf(out, "Next: %s   what else is not the same in a pair\n",
+			SONDE_PLAIN(d->next));
 	return ferror(out) ? -EIO : 0;
 }

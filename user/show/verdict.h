@@ -17,6 +17,8 @@ struct sonde_verdict_pair {
 	struct sonde_trial_pair pair;
 	struct sonde_compare config; /* settings and cautions only */
 	char names[2][SONDE_TRIAL_NAME + 16];
+	double share[2]; /* of the pair's queries that A answered, before and after; NAN: not known
+			  */
 };
 
 struct sonde_verdict_doc {
@@ -26,6 +28,7 @@ struct sonde_verdict_doc {
 	size_t n_pairs;
 	uint64_t warmup_ns; /* left out after the change */
 	bool settled;
+	const char *next; /* the command to type next, or NULL */
 };
 
 /* 0, or -errno not logged where @out could not be written. */

@@ -70,10 +70,11 @@ static json_t *pair_json(const struct sonde_verdict_doc *d, const struct sonde_v
 						"reference", text_or_null(p->config.diffs[i].b)));
 	for (size_t i = 0; i < p->config.n_cautions; i++)
 		json_array_append_new(cautions, json_string(p->config.cautions[i]));
-	return json_pack("{s:s, s:b, s:s, s:s, s:o, s:o}", "arm", p->arm->name, "control",
+	return json_pack("{s:s, s:b, s:s, s:s, s:o, s:o, s:o, s:o}", "arm", p->arm->name, "control",
 			 p->arm->control, "treated", d->trial->servers[p->pair.treated],
 			 "reference", d->trial->servers[p->pair.reference], "settings", settings,
-			 "cautions", cautions);
+			 "cautions", cautions, "share_before", number(p->share[0]), "share_after",
+			 number(p->share[1]));
 }
 
 int sonde_verdict_json(FILE *out, const struct sonde_verdict_doc *d)

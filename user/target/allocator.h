@@ -91,13 +91,17 @@ struct sonde_alloc_site {
 	char symbol[64]; /* as it is in the file: with the build's prefix */
 	struct sonde_site site;
 };
+
+/* Whose return is seen: nobody's; where the block's size needs it; or wherever a return may be
+ * probed, for then the block's address is known. */
+enum sonde_alloc_returns { SONDE_RETURNS_NONE = 0, SONDE_RETURNS_SIZES, SONDE_RETURNS_ALL };
+bool sonde_alloc_wants_return(const struct sonde_alloc_entry *e, enum sonde_alloc_returns returns);
 /*
  * Resolve the set in module @m: unique by offset, moved to the cheapest site unless the entry wants
- * its return seen (@with_returns, and sonde_alloc_wants_return()). *out heap, caller frees. 0 or
- * -errno (logged).
+ * its return seen. *out heap, caller frees. 0 or -errno (logged).
  */
-bool sonde_alloc_wants_return(const struct sonde_alloc_entry *e);
 int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_module *m,
-			  bool with_returns, struct sonde_alloc_site **out, size_t *n);
+			  enum sonde_alloc_returns returns, struct sonde_alloc_site **out,
+			  size_t *n);
 
 #endif

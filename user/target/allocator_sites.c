@@ -115,11 +115,16 @@ static int find_entries(struct resolver *r, const struct sonde_allocator *a)
 	return 0;
 }
 
-/* The side that a return probe is wanted for: those whose result is the new block. */
-bool sonde_alloc_wants_return(const struct sonde_alloc_entry *e)
+/* The side that a return probe is wanted for: those whose result is the new block. One that may
+ * pass the call on to another of the set keeps its entry: which of the two it was is told there. */
+bool sonde_alloc_wants_return(const struct sonde_alloc_entry *e, enum sonde_alloc_returns returns)
 {
-	return !e->may_throw && !e->by_class && e->op != SONDE_ALLOC_FREE &&
-	       e->op != SONDE_ALLOC_DELETE && e->op != SONDE_ALLOC_DELETE_SIZED;
+	if (returns == SONDE_RETURNS_NONE)
+		return false;
+	if (e->by_class && (returns == SONDE_RETURNS_SIZES || e->wrapper))
+		return false;
+	return !e->may_throw && e->op != SONDE_ALLOC_FREE && e->op != SONDE_ALLOC_DELETE &&
+	       e->op != SONDE_ALLOC_DELETE_SIZED;
 }
 
 static void add_site(const struct found *f, const struct sonde_site *site,
@@ -142,10 +147,10 @@ static void add_split(const struct found *f, struct sonde_alloc_site *sites, siz
 	}
 }
 
-static int add_entry(const struct resolver *r, const struct found *f, bool with_returns,
-		     struct sonde_alloc_site *sites, size_t *n)
+static int add_entry(const struct resolver *r, const struct found *f,
+		     enum sonde_alloc_returns returns, struct sonde_alloc_site *sites, size_t *n)
 {
-	bool entry_only = with_returns && sonde_alloc_wants_return(f->entry);
+	bool entry_only = sonde_alloc_wants_return(f->entry, returns);
 	struct sonde_site site;
 	int err;
 
@@ -171,14 +176,14 @@ static int add_entry(const struct resolver *r, const struct found *f, bool with_
 	return err == -EOPNOTSUPP ? 0 : err;
 }
 
-static int choose_sites(const struct resolver *r, bool with_returns, struct sonde_alloc_site *sites,
-			size_t *n)
+static int choose_sites(const struct resolver *r, enum sonde_alloc_returns returns,
+			struct sonde_alloc_site *sites, size_t *n)
 {
 	int err = 0;
 
 	*n = 0;
 	for (size_t i = 0; i < r->n && !err; i++)
-		err = add_entry(r, &r->f[i], with_returns, sites, n);
+		err = add_entry(r, &r->f[i], returns, sites, n);
 	return err ? err : *n ? 0 : -ENOENT;
 }
 
@@ -208,7 +213,8 @@ static const char *find_prefix(struct sonde_elf *elf)
 }
 
 int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_module *m,
-			  bool with_returns, struct sonde_alloc_site **out, size_t *n)
+			  enum sonde_alloc_returns returns, struct sonde_alloc_site **out,
+			  size_t *n)
 {
 	sonde_autofree struct sonde_alloc_site *sites = NULL;
 	struct resolver r = {.shown = m->path};
@@ -224,7 +230,7 @@ int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_mo
 	sites = calloc(entry_count(a) * SONDE_MAX_SPLIT, sizeof(*sites));
 	err = sites ? find_entries(&r, a) : -ENOMEM;
 	if (!err)
-		err = choose_sites(&r, with_returns, sites, &count);
+		err = choose_sites(&r, returns, sites, &count);
 	if (err)
 		sonde_err(err, "%s: no entry point of %s can be probed: %s", m->path, a->name,
 			  strerror(-err));

@@ -8,6 +8,7 @@
 #ifndef SONDE_TARGET_ELF_FILE_H
 #define SONDE_TARGET_ELF_FILE_H
 
+#include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <gelf.h>
 #include <libelf.h>
@@ -49,6 +50,18 @@ struct sonde_elf {
 	bool tried_extents;
 };
 
+/* An entry of .eh_frame: addresses of the file, and the instructions that its CIE's continue. */
+struct sonde_elf_frame {
+	uint64_t start, size;
+	const Dwarf_CIE *cie;
+	const uint8_t *code, *code_end;
+};
+typedef int (*sonde_elf_frame_cb)(void *ctx, const struct sonde_elf_frame *f);
+/* Every entry in the order of the section; @cb returning non-zero stops and is returned. */
+int sonde_elf_each_frame(struct sonde_elf *elf, sonde_elf_frame_cb cb, void *ctx);
+
+/* The separate debug file if there is one, opened on first need; else NULL. */
+Elf *sonde_elf_debug(struct sonde_elf *elf);
 /* Address to file offset within an executable segment: 0 or -ENOENT. */
 int sonde_elf_vaddr_to_offset(const struct sonde_elf *elf, uint64_t vaddr, uint64_t *offset);
 

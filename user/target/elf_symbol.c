@@ -176,6 +176,13 @@ static void open_debug(struct sonde_elf *elf)
 	}
 }
 
+Elf *sonde_elf_debug(struct sonde_elf *elf)
+{
+	if (!elf->tried_debug)
+		open_debug(elf);
+	return elf->debug;
+}
+
 static int each_raw(struct sonde_elf *elf, raw_cb cb, void *ctx)
 {
 	int ret = each_in_table(elf, elf->elf, SHT_DYNSYM, ".dynsym", cb, ctx);
@@ -186,9 +193,8 @@ static int each_raw(struct sonde_elf *elf, raw_cb cb, void *ctx)
 		ret = each_in_mini(elf, cb, ctx);
 	if (ret)
 		return ret;
-	if (!elf->tried_debug)
-		open_debug(elf);
-	return elf->debug ? each_in_table(elf, elf->debug, SHT_SYMTAB, "debug", cb, ctx) : 0;
+	return sonde_elf_debug(elf) ? each_in_table(elf, elf->debug, SHT_SYMTAB, "debug", cb, ctx)
+				    : 0;
 }
 
 /* A raw symbol as a function with a file offset. */

@@ -177,6 +177,15 @@ struct task_struct {
 	struct thread_struct thread;
 };
 
+/* Up to 6.1 a task keeps changes of its mm's counters to itself, and adds them up now and then. */
+struct task_rss_stat {
+	int events;
+	int count[4];
+};
+struct task_struct___v6_1 {
+	struct task_rss_stat rss_stat;
+};
+
 struct task_struct___v5_11 {
 	volatile long state;
 };

@@ -68,7 +68,7 @@ struct tally {
 /* Of mean, p95, p99 and RSS together: each is a test. */
 static void one_trial(double rho, double planted, uint64_t seed, struct tally *tally)
 {
-	struct fixture_arm arm = {"arm", planted, planted};
+	struct fixture_arm arm = {"arm", planted, planted, 0};
 	struct fixture_trial f = {
 		.before = N / 2,
 		.after = N / 2,

@@ -195,7 +195,7 @@ static void test_published_verdict(void **state)
 
 /* ---- three pairs, two weeks ---- */
 
-static const struct fixture_arm arms[] = {{"off", -0.105, -0.056}, {"on", 0.207, -0.052}};
+static const struct fixture_arm arms[] = {{"off", -0.105, -0.056, 0}, {"on", 0.207, -0.052, 0}};
 
 /* A week before and two after, in windows of an hour. */
 static const struct fixture_trial three_pairs = {
@@ -247,7 +247,7 @@ static void test_three_pairs(void **state)
 
 	(void)state;
 	judge_fixture(&three_pairs, &t, &r);
-	assert_int_equal(r.n_rows, 18);
+	assert_int_equal(r.n_rows, 21);
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(v); i++) {
 		const struct sonde_verdict_row *row =
 			row_of(&r, v[i].metric, v[i].arm, v[i].against);
@@ -259,7 +259,7 @@ static void test_three_pairs(void **state)
 	}
 	/* The restart is in no effect, and RSS is the same with huge pages on and off. */
 	assert_int_equal(row_of(&r, "RSS", "off", "on")->verdict, SONDE_VERDICT_EQUIVALENT);
-	assert_int_equal(row_of(&r, "p50", "off", "restart")->family, 6);
+	assert_int_equal(row_of(&r, "p50", "off", "restart")->family, 9);
 	assert_int_equal(r.windows_dropped, 0);
 	/* Whole days: 7 before, 14 after. */
 	assert_int_equal(row_of(&r, "RSS", "on", "restart")->batches_before, 7);
@@ -389,7 +389,7 @@ static void test_unstable(void **state)
 /* Two pairs of one arm are one effect, better known. */
 static void test_pairs_of_an_arm(void **state)
 {
-	static const struct fixture_arm same[] = {{"off", -0.1, -0.05}, {"off", -0.1, -0.05}};
+	static const struct fixture_arm same[] = {{"off", -0.1, -0.05, 0}, {"off", -0.1, -0.05, 0}};
 	struct fixture_trial f = three_pairs;
 	struct sonde_trial_result r;
 	struct sonde_trial t;
@@ -399,7 +399,7 @@ static void test_pairs_of_an_arm(void **state)
 	judge_fixture(&f, &t, &r);
 	assert_int_equal(t.n_arms, 2);
 	assert_int_equal(t.arms[0].n_pairs, 2);
-	assert_int_equal(r.n_rows, 6);
+	assert_int_equal(r.n_rows, 7);
 	assert_true(r.rows[0].low <= -0.1 && -0.1 <= r.rows[0].high);
 	sonde_trial_result_fini(&r);
 	sonde_trial_fini(&t);
@@ -429,7 +429,7 @@ static void test_looks(void **state)
 /* More days narrow what was seen after the change, not what was seen before. */
 static void test_days_needed(void **state)
 {
-	static const struct fixture_arm small[] = {{"off", 0.012, 0}};
+	static const struct fixture_arm small[] = {{"off", 0.012, 0, 0}};
 	struct fixture_trial f = three_pairs;
 	const struct sonde_verdict_row *row;
 	struct sonde_trial_result r;
@@ -446,6 +446,36 @@ static void test_days_needed(void **state)
 	/* Never less than if both periods grew. */
 	assert_true(row->days_needed >=
 		    sonde_stats_length_needed(row->days, row->mde, row->margin));
+	sonde_trial_result_fini(&r);
+	sonde_trial_fini(&t);
+}
+
+/* A leak of 1 % a day is found, with its rate; what does not leak is found not to. */
+static void test_growth(void **state)
+{
+	static const struct fixture_arm leaks[] = {{"leak", 0, -0.05, 0.01}, {"none", 0, 0, 0}};
+	struct fixture_trial f = three_pairs;
+	const struct sonde_verdict_row *row;
+	struct sonde_trial_result r;
+	struct sonde_trial t;
+
+	(void)state;
+	f.arms = leaks;
+	judge_fixture(&f, &t, &r);
+	row = row_of(&r, "growth", "leak", "restart");
+	assert_int_equal(row->verdict, SONDE_VERDICT_DIFFERENT);
+	assert_true(row->low <= 0.01 && 0.01 <= row->high && row->high - row->low < 0.002);
+	assert_false(row->primary);
+	assert_int_equal(row_of(&r, "growth", "none", "restart")->verdict,
+			 SONDE_VERDICT_EQUIVALENT);
+	sonde_trial_result_fini(&r);
+	sonde_trial_fini(&t);
+
+	f.after = 6;
+	judge_fixture(&f, &t, &r);
+	row = row_of(&r, "growth", "leak", "restart");
+	assert_false(row->has_effect);
+	assert_string_equal(row->reason, "too few windows after the change");
 	sonde_trial_result_fini(&r);
 	sonde_trial_fini(&t);
 }
@@ -518,6 +548,7 @@ int main(void)
 		cmocka_unit_test(test_looks),
 		cmocka_unit_test(test_days_needed),
 		cmocka_unit_test(test_warmup),
+		cmocka_unit_test(test_growth),
 		cmocka_unit_test(test_contradictions),
 	};
 

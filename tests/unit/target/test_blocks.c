@@ -168,6 +168,47 @@ static void tcmalloc(void **state)
 	fx_stop(p.pid);
 }
 
+/* Only the right shape fits: with another one nothing agrees, whatever memory there is. */
+static void wrong_shape(void **state)
+{
+	static const struct {
+		unsigned page_shift, leaf_bits;
+	} shapes[] = {{12, 17}, {13, 18}, {11, 18}, {14, 17}, {12, 18}};
+	struct process p = look("shape", "libjemalloc.so.2");
+	struct sonde_blocks b = {.pid = p.pid};
+	struct sonde_maps maps;
+
+	(void)state;
+	assert_int_equal(p.err, 0);
+	assert_int_equal(sonde_maps_read(p.pid, &maps), 0);
+	b.data.r = calloc(maps.n, sizeof(*b.data.r));
+	b.heap.r = calloc(maps.n, sizeof(*b.heap.r));
+	for (size_t i = 0; i < maps.n; i++) {
+		struct sonde_range r = {maps.m[i].start, maps.m[i].end};
+
+		if (maps.m[i].w && p.d.root >= r.start && p.d.root < r.end)
+			b.data.r[b.data.n++] = r;
+		if (maps.m[i].w && !maps.m[i].inode)
+			b.heap.r[b.heap.n++] = r;
+	}
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(shapes); i++) {
+		struct sonde_alloc_domain d = p.d;
+		bool right = i == SONDE_ARRAY_SIZE(shapes) - 1;
+
+		d.root = 0;
+		d.page_shift = shapes[i].page_shift;
+		d.leaf_bits = shapes[i].leaf_bits;
+		assert_int_equal(sonde_blocks_find_root(&b, &d, sonde_jemalloc_check),
+				 right ? 0 : -ENOENT);
+		assert_int_equal(d.root, right ? p.d.root : 0);
+	}
+	free(b.data.r);
+	free(b.heap.r);
+	sonde_maps_fini(&maps);
+	fclose(p.told);
+	fx_stop(p.pid);
+}
+
 /* What is not there is not found: another allocator's module, a module without data of its own. */
 static void refused(void **state)
 {
@@ -207,6 +248,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jemalloc),
 		cmocka_unit_test(tcmalloc),
+		cmocka_unit_test(wrong_shape),
 		cmocka_unit_test(refused),
 	};
 

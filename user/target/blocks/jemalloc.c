@@ -55,8 +55,9 @@ static bool has_class_size(const struct sonde_alloc_domain *d, const struct exte
 	       (size == d->class_bytes[class] || size == d->class_bytes[class] + PAGE);
 }
 
-static enum sonde_agreement check(const struct sonde_blocks *b, const struct sonde_alloc_domain *d,
-				  uint64_t word, uint64_t page)
+enum sonde_agreement sonde_jemalloc_check(const struct sonde_blocks *b,
+					  const struct sonde_alloc_domain *d, uint64_t word,
+					  uint64_t page)
 {
 	uint64_t class = word >> 48;
 	bool slab = word & 1;
@@ -83,5 +84,5 @@ int sonde_jemalloc_learn(const struct sonde_blocks *b, struct sonde_alloc_domain
 	out->page_shift = 12;
 	out->leaf_bits = LEAF_BITS;
 	out->n_classes = (uint32_t)sonde_jemalloc_classes(out->class_bytes, SONDE_BLOCK_CLASSES);
-	return sonde_blocks_find_root(b, out, check);
+	return sonde_blocks_find_root(b, out, sonde_jemalloc_check);
 }

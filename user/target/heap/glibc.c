@@ -8,14 +8,10 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "core/clock.h"
 #include "core/mem.h"
+#include "target/heap/glibc_measure.h"
 #include "target/heap/glibc_tcache.h"
-#include "target/heap/glibc_walk.h"
 #include "target/heap/inside/report.h"
-
-#define WALKS	      3	  /* of one reading, at most */
-#define ARRIVED_SHARE 100 /* 1 % of what is used may come to lists while they are walked */
 
 /* The fields of a report (inside/main.c: tell_glibc). */
 enum {
@@ -43,16 +39,17 @@ static const struct sonde_heap_field fields[R_FIELDS] = {
 struct glibc_heap {
 	struct glibc_arenas arenas;
 	struct glibc_tcache cache;
-	/* The last walk that saw everything. */
-	bool walked;
-	struct glibc_free lists;
-	uint64_t lists_ns, next_walk_ns;
+	bool walked; /* the last walk saw everything: */
+	uint64_t in_lists, lists_ns, next_walk_ns;
+	bool background; /* walks are too long to wait for */
+	struct glibc_background walker;
 };
 
 static void glibc_detach(void *state)
 {
 	struct glibc_heap *h = state;
 
+	glibc_background_fini(&h->walker);
 	glibc_arenas_fini(&h->arenas);
 	glibc_tcache_fini(&h->cache);
 	free(h);
@@ -109,78 +106,89 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/*
- * What went to or from the lists during the walk is in the difference of the totals before and
- * after it, so the middle of both is what fits the walk. Where more came to lists meanwhile than
- * may be overlooked it is walked once more.
- */
-static int walk(struct glibc_heap *h, const struct sonde_heap_budget *budget,
-		struct glibc_totals *t, struct sonde_heap_reading *r)
+/* A measurement is what bounds are improved by until the next. */
+static void keep(struct glibc_heap *h, const struct sonde_heap_budget *budget,
+		 const struct glibc_measure *m)
 {
-	uint64_t began = sonde_mono_ns(), limit = 0;
-	struct glibc_totals after = *t;
-	struct glibc_free lists = {0};
+	uint64_t took = m->ended_ns - m->began_ns;
 
-	for (int i = 0; i < WALKS && lists.arrived >= limit; i++) {
-		int err;
-
-		if (i && budget->max_nodes && r->nodes > budget->max_nodes / 2)
-			break;
-		*t = after;
-		err = glibc_walk(&h->arenas, budget->max_nodes, &after, &lists);
-		if (err)
-			return err;
-		r->nodes += lists.nodes;
-		limit = (t->system - t->tops) / ARRIVED_SHARE + 1;
-	}
-	h->lists_ns = sonde_mono_ns();
+	h->walked = m->lists.whole;
+	h->in_lists = m->lists.bytes;
+	h->lists_ns = m->ended_ns;
 	h->next_walk_ns =
-		budget->share > 0
-			? h->lists_ns + (uint64_t)((double)(h->lists_ns - began) / budget->share)
-			: 0;
-	r->clean &= lists.clean && after.clean && lists.arrived < limit;
-	t->system = (t->system + after.system) / 2;
-	t->tops = (t->tops + after.tops) / 2;
-	t->mmapped = (t->mmapped + after.mmapped) / 2;
-	h->lists = lists;
-	h->walked = lists.whole;
-	return 0;
+		budget->share > 0 ? m->ended_ns + (uint64_t)((double)took / budget->share) : 0;
+	/* Too long to wait for, or short enough again: with room between, so that it does not
+	 * change each time. */
+	if (!m->lists.whole)
+		h->background = true;
+	else if (m->nodes < budget->max_nodes / 2)
+		h->background = false;
 }
 
-/* What of the bound lies in lists, and what that makes of it. */
-static uint64_t free_in_lists(struct glibc_heap *h, bool walked, struct sonde_heap_reading *r)
+/* One that ended meanwhile; else begin the next when it is time. */
+static void go_on_in_background(struct glibc_heap *h, const struct sonde_heap_budget *budget,
+				struct sonde_heap_reading *r)
 {
-	if (walked) {
-		r->source = h->lists.whole ? SONDE_HEAP_COUNTED : SONDE_HEAP_BOUND;
-		return h->lists.bytes;
+	struct glibc_measure m;
+	int err = glibc_background_take(&h->walker, &m);
+
+	if (!err) {
+		keep(h, budget, &m);
+		r->nodes = m.nodes;
+		r->clean &= m.clean;
+		r->walk_ns = m.ended_ns - m.began_ns;
 	}
+	if (budget->background_nodes && !budget->cheap_only && h->background &&
+	    r->at_ns >= h->next_walk_ns)
+		glibc_background_begin(&h->walker, &h->arenas, budget->background_nodes);
+}
+
+/* What lies in lists: walked now, some time ago, or not known (0). */
+static int find_lists(struct glibc_heap *h, const struct sonde_heap_budget *budget,
+		      struct glibc_totals *t, struct sonde_heap_reading *r, uint64_t *bytes)
+{
+	struct glibc_measure m;
+	bool now = !budget->cheap_only && r->at_ns >= h->next_walk_ns &&
+		   !(h->background && budget->background_nodes);
+	int err = now ? glibc_measure(&h->arenas, budget->max_nodes, t, &m) : 0;
+
+	if (err)
+		return err;
+	if (now) {
+		keep(h, budget, &m);
+		*t = m.totals;
+		r->nodes = m.nodes;
+		r->clean &= m.clean;
+		r->walk_ns = m.ended_ns - m.began_ns;
+	}
+	go_on_in_background(h, budget, r);
+	*bytes = h->walked || now ? h->in_lists : 0;
 	if (!h->walked) {
 		r->source = SONDE_HEAP_BOUND;
-		return 0;
+	} else if (now) {
+		r->source = SONDE_HEAP_COUNTED;
+	} else {
+		r->source = SONDE_HEAP_COMBINED;
+		r->age_ns = less(r->at_ns, h->lists_ns) + 1;
 	}
-	r->source = SONDE_HEAP_COMBINED;
-	r->age_ns = less(r->at_ns, h->lists_ns);
-	return h->lists.bytes;
+	return 0;
 }
 
 static int glibc_read(void *state, const struct sonde_heap_budget *budget,
 		      struct sonde_heap_reading *r, char *why, size_t size)
 {
 	struct glibc_heap *h = state;
+	uint64_t lists = 0, cached = 0;
 	struct glibc_totals t;
-	uint64_t lists, cached = 0;
-	bool walks;
 	int err = glibc_arenas_read(&h->arenas, &t);
 
-	if (err)
-		goto out;
-	r->clean = t.clean;
-	walks = !budget->cheap_only && r->at_ns >= h->next_walk_ns;
-	if (walks)
-		err = walk(h, budget, &t, r);
-	if (err)
-		goto out;
-	lists = free_in_lists(h, walks, r);
+	r->clean = !err && t.clean;
+	if (!err)
+		err = find_lists(h, budget, &t, r, &lists);
+	if (err) {
+		snprintf(why, size, "its arenas cannot be read: %s", strerror(-err));
+		return err;
+	}
 	r->arenas = (uint32_t)h->arenas.n;
 	if (!glibc_tcache_read(&h->cache, &cached)) {
 		put(r, SONDE_HEAP_FREE_THREAD, cached);
@@ -192,10 +200,7 @@ static int glibc_read(void *state, const struct sonde_heap_budget *budget,
 	if (r->source != SONDE_HEAP_BOUND)
 		put(r, SONDE_HEAP_FREE_CENTRAL, lists);
 	put(r, SONDE_HEAP_LIVE, less(less(t.system, t.tops), lists + cached) + t.mmapped);
-out:
-	if (err)
-		snprintf(why, size, "its arenas cannot be read: %s", strerror(-err));
-	return err;
+	return 0;
 }
 
 static int glibc_fields(void *state, uint64_t *out, uint32_t *told)

@@ -20,6 +20,7 @@ int glibc_arenas_init(struct glibc_arenas *s, pid_t pid, uint64_t bias,
 {
 	const int64_t *v = layout->v;
 	struct glibc_arenas made = {.pid = pid, .bias = bias};
+	int err;
 
 	memcpy(made.v, v, sizeof(made.v));
 	made.image_size = (size_t)v[GLIBC_SYSTEM_MEM] + 8;
@@ -29,15 +30,26 @@ int glibc_arenas_init(struct glibc_arenas *s, pid_t pid, uint64_t bias,
 		snprintf(why, size, "the arena's fields overlap");
 		return -EINVAL;
 	}
+	err = glibc_arenas_copy(s, &made);
+	if (err)
+		snprintf(why, size, "out of memory");
+	return err;
+}
+
+int glibc_arenas_copy(struct glibc_arenas *s, const struct glibc_arenas *like)
+{
+	struct glibc_arenas made = {
+		.pid = like->pid, .bias = like->bias, .image_size = like->image_size};
+
+	memcpy(made.v, like->v, sizeof(made.v));
 	made.a = calloc(1, sizeof(*made.a));
 	made.image = malloc(made.image_size);
 	if (!made.a || !made.image) {
 		glibc_arenas_fini(&made);
-		snprintf(why, size, "out of memory");
 		return -ENOMEM;
 	}
 	made.cap = made.image_cap = made.n = 1;
-	made.a[0].at = bias + (uint64_t)v[GLIBC_MAIN_ARENA];
+	made.a[0].at = made.bias + (uint64_t)made.v[GLIBC_MAIN_ARENA];
 	*s = made;
 	return 0;
 }

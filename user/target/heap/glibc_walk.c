@@ -347,13 +347,18 @@ static int make(struct walk *w, struct glibc_arenas *s)
 	return make_round(w);
 }
 
+static bool stopped(const struct glibc_arenas *s)
+{
+	return s->stop && __atomic_load_n(s->stop, __ATOMIC_ACQUIRE);
+}
+
 static int go(struct walk *w, uint64_t max_nodes, size_t *going)
 {
 	int err = 0;
 
 	*going = w->n;
 	while (!err && *going && (!max_nodes || w->nodes < max_nodes))
-		err = advance(w, going);
+		err = stopped(w->s) ? -EINTR : advance(w, going);
 	return err;
 }
 

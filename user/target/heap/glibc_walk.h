@@ -33,6 +33,8 @@ struct glibc_arenas {
 	size_t n, cap;
 	uint8_t *image; /* @n of @image_size bytes: the arenas as last read */
 	size_t image_size, image_cap;
+	const bool
+		*stop; /* set meanwhile by another thread: a walk ends with -EINTR; may be NULL */
 };
 
 /* What the arenas say without any list. */
@@ -57,6 +59,8 @@ struct glibc_free {
 /* 0 or -EINVAL with @why: the layout cannot be one. */
 int glibc_arenas_init(struct glibc_arenas *s, pid_t pid, uint64_t bias,
 		      const struct sonde_heap_layout *layout, char *why, size_t size);
+/* The same arenas of the same process, not read yet. 0 or -ENOMEM. */
+int glibc_arenas_copy(struct glibc_arenas *s, const struct glibc_arenas *like);
 void glibc_arenas_fini(struct glibc_arenas *s);
 /* Read all arenas anew: 0, -ESRCH, -EIO (they do not form a ring), or -errno. */
 int glibc_arenas_read(struct glibc_arenas *s, struct glibc_totals *out);

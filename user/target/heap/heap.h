@@ -53,6 +53,8 @@ struct sonde_heap_reading {
 	bool clean; /* every check held; else the target was changing under the reading */
 	uint32_t arenas, threads; /* that were read; 0: not told                             */
 	uint64_t nodes;	  /* free chunks that were walked                                  */
+	uint64_t walk_ns; /* how long that took: of cost_ns where the source is COUNTED, else a
+			   * thread did it                                                */
 	uint64_t at_ns;	  /* when, CLOCK_MONOTONIC                                         */
 	uint64_t age_ns;  /* at_ns less the time of the oldest part of the live figure     */
 	uint64_t cost_ns; /* how long reading took                                         */
@@ -62,8 +64,11 @@ struct sonde_heap_reading {
 struct sonde_heap_budget {
 	bool cheap_only;    /* no walk of free lists                                         */
 	double share;	    /* of the time, for what is dear: next after last / share; 0: at once */
-	uint64_t max_nodes; /* of one walk; 0: without end                                   */
-	bool no_threads;    /* what each thread counts is read in another way                */
+	uint64_t max_nodes; /* of a walk that is waited for; 0: without end                  */
+	/* Of a walk by a thread of its own, where the former is too little; 0: there is none. */
+	uint64_t background_nodes;
+	bool no_threads; /* what each thread counts is read in another way                   */
+	bool no_bound;	 /* what is live is known from there: no upper bound of it is needed */
 };
 
 /* Where the figures lie: one number a slot, by the reader's own table of slots. */

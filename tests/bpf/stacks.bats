@@ -1,0 +1,229 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Call stacks against a program that knows its own (tests/harness/stackwork.c): compiled as C and C++,
+# with and without frame pointers and unwind tables, in the program and in a shared library. Each stack
+# is compared whole, function by function, with the calls, bytes and live bytes that the program tells.
+
+bats_require_minimum_version 1.5.0
+
+WAYS=300
+CALLS=20000
+THREADS=4
+
+setup() {
+	B=${SONDE_BUILD:-build}
+	T=$BATS_TEST_TMPDIR
+	SRC=$BATS_TEST_DIRNAME/../harness/stackwork.c
+	mkfifo "$T/go" "$T/stop"
+}
+
+teardown() {
+	local pid
+
+	for pid in "$work_pid" "$watch_pid"; do
+		[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
+	done
+}
+
+# Until FILE has a line that matches, or the program that writes it is gone.
+until_line() { # FILE PATTERN PID
+	until grep -q "$2" "$1" 2>/dev/null; do
+		kill -0 "$3" || return 1
+		sleep 0.02
+	done
+}
+
+# observe PROGRAM [ONE_IN]: $T/work is what it did, $T/seen what was counted.
+observe() {
+	local program=$1
+	shift
+	LD_LIBRARY_PATH=$T LD_PRELOAD=${PRELOAD:-} "$program" $WAYS $CALLS $THREADS <"$T/go" >"$T/work" 3>&- &
+	work_pid=$!
+	exec 8>"$T/go"
+	until_line "$T/work" ^ready "$work_pid"
+	"$B/bench/allocattach" "$work_pid" sites "$@" <"$T/stop" >"$T/seen" 2>"$T/err" 3>&- 8>&- &
+	watch_pid=$!
+	exec 9>"$T/stop"
+	until_line "$T/seen" ^attached "$watch_pid" || { cat "$T/err"; return 1; }
+	echo >&8
+	until_line "$T/work" ^done "$work_pid"
+	echo >&9
+	wait "$watch_pid"
+	watch_pid=
+	exec 8>&- 9>&-
+	wait "$work_pid"
+	work_pid=
+	cat "$T/err"
+	grep -v '^count\|^stack|\|^truth' "$T/seen"
+}
+
+# calls|bytes|live by stack: as the program tells, and as it was seen, for the functions from the leaf to
+# lv_enter. A stack that does not get that far has END in front.
+truth() {
+	awk -F'|' '$1 == "truth" { c[$2] += $3; b[$2] += $4; l[$2] += $5 }
+		END { for (k in c) print k "|" c[k] "|" b[k] "|" l[k] }' "$T/work" | sort
+}
+
+seen() {
+	awk -F'|' '$1 == "count" { c[$2] = $3; b[$2] = $4; l[$2] = $6 }
+		$1 == "stack" {
+			gsub(/\([^)]*\)/, "", $4)
+			way = $4
+			if (!sub(/;lv_enter;.*/, ";lv_enter", way))
+				way = $3 ";" way
+			n[$2] = way
+		}
+		END { for (k in n) { C[n[k]] += c[k]; B[n[k]] += b[k]; L[n[k]] += l[k] }
+			for (k in C) print k "|" C[k] "|" B[k] "|" L[k] }' "$T/seen" |
+		grep -E '(^|;)lv_leaf' | sort
+}
+
+# Every stack whole, and no other. The issue asks for 99 in 100; nothing here explains even one.
+all_right() {
+	truth >"$T/want"
+	seen >"$T/got"
+	diff "$T/want" "$T/got" | head -20
+	cmp "$T/want" "$T/got"
+	[ "$(wc -l <"$T/want")" -gt $((WAYS / 2)) ]
+	# Complete: up to the thread's first function.
+	! grep '^alloc.stacks|[^c]' "$T/seen"
+}
+
+build() { # NAME COMPILER FLAGS...
+	local name=$1 compiler=$2
+	shift 2
+	$compiler -w -o "$T/$name" "$@" "$SRC" -lpthread
+}
+
+build_library() { # COMPILER FLAGS...
+	local compiler=$1
+	shift
+	$compiler -w -shared -fPIC -DSTACKWORK_LIB -o "$T/libways.so" "$@" "$SRC"
+	$compiler -w -DSTACKWORK_MAIN -o "$T/prog" "$@" "$SRC" -x none -L"$T" -lways -lpthread
+}
+
+NO_TABLES=(-fno-asynchronous-unwind-tables -fno-unwind-tables)
+CXX="g++ -x c++ -fpermissive"
+
+@test "C, -O2, no frame pointers" {
+	build prog gcc -O2 -fomit-frame-pointer
+	observe "$T/prog"
+	all_right
+}
+
+@test "C, -O0" {
+	build prog gcc -O0
+	observe "$T/prog"
+	all_right
+}
+
+@test "C++, -O2, no frame pointers, stripped of nothing" {
+	build prog "$CXX" -O2 -fomit-frame-pointer
+	observe "$T/prog"
+	all_right
+}
+
+@test "C++, -O0, with debug information" {
+	build prog "$CXX" -O0 -g
+	observe "$T/prog"
+	all_right
+}
+
+@test "C, -O2, in a shared library" {
+	build_library gcc -O2 -fomit-frame-pointer
+	observe "$T/prog"
+	all_right
+}
+
+@test "C++, -O0, in a shared library" {
+	build_library "$CXX" -O0
+	observe "$T/prog"
+	all_right
+}
+
+@test "frame pointers alone, without unwind tables" {
+	local at
+	build prog gcc -O2 -fno-omit-frame-pointer "${NO_TABLES[@]}"
+	at=$(nm "$T/prog" | sed -n 's/^\(.*\) T lv_leaf/\1/p')
+	! readelf -W --debug-dump=frames "$T/prog" | grep -q "pc=.*$at"
+	observe "$T/prog"
+	all_right
+}
+
+@test "linked statically" {
+	build prog gcc -O2 -static
+	observe "$T/prog"
+	all_right
+}
+
+@test "inlined functions are frames of their own where DWARF tells" {
+	cat >"$T/inl.c" <<-'END'
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <unistd.h>
+		static inline __attribute__((always_inline)) void *deep(size_t n) { return malloc(n); }
+		static inline __attribute__((always_inline)) void *mid(size_t n) { return deep(n + 1); }
+		__attribute__((noinline)) void *outer(size_t n)
+		{ void *p = mid(n); __asm__ volatile("" : "+r"(p)); return p; }
+		static char in[64], out[64];
+		int main(void) {
+			char line[64];
+			setvbuf(stdin, in, _IOFBF, 64); setvbuf(stdout, out, _IOFBF, 64);
+			printf("ready %d\n", getpid()); fflush(stdout);
+			if (!fgets(line, 64, stdin)) return 1;
+			for (int i = 0; i < 100; i++) free(outer(100));
+			printf("done\n"); fflush(stdout);
+			fgets(line, 64, stdin);
+			return 0;
+		}
+	END
+	gcc -w -O2 -g -o "$T/prog" "$T/inl.c"
+	observe "$T/prog"
+	grep -F '|complete|~deep;~mid;outer;main;' "$T/seen"
+}
+
+@test "neither tables nor frame pointers: the immediate caller, and no guess beyond it" {
+	build prog gcc -O2 -fomit-frame-pointer "${NO_TABLES[@]}"
+	observe "$T/prog"
+	# Every call of the program ends at its caller, and says why.
+	awk -F'|' '$1 == "stack" && $4 ~ /lv_/ && ($3 != "no_table" || $4 != "lv_leaf")' "$T/seen" >"$T/odd"
+	[ ! -s "$T/odd" ]
+	[ "$(awk -F'|' '$1 == "alloc.stacks" && $2 == "no_table" { print $3 }' "$T/seen")" -ge $CALLS ]
+}
+
+@test "stripped: module and offset" {
+	build prog gcc -O2
+	strip "$T/prog"
+	observe "$T/prog"
+	! grep '^alloc.stacks|[^c]' "$T/seen"
+	[ "$(grep -c "^stack|.*$T/prog+0x[0-9a-f]*;.*;start_thread;" "$T/seen")" -gt $((WAYS / 2)) ]
+}
+
+@test "one block in eight: live bytes within their error" {
+	build prog gcc -O2
+	CALLS=60000
+	observe "$T/prog" 8
+	# The sum over the sites is off by less than four standard errors (independent blocks).
+	awk -F'|' 'NR == FNR { if ($1 == "truth") want += $5; next }
+		$1 == "count" { got += $6; square += $7 * $7 }
+		END { e = sqrt(square); printf "live %d, estimated %d +- %d\n", want, got, e
+			exit !(e > 0 && e < want / 10 && got - want < 4 * e && want - got < 4 * e) }' \
+		"$T/work" "$T/seen"
+}
+
+# With another allocator preloaded: probed at other places of its functions, and blocks followed as well.
+under() { # LIBRARY
+	build prog gcc -O2 -fomit-frame-pointer
+	PRELOAD=/usr/lib/x86_64-linux-gnu/$1
+	[ -e "$PRELOAD" ] || skip "$PRELOAD is not installed"
+	observe "$T/prog"
+	all_right
+}
+
+@test "under jemalloc" {
+	under libjemalloc.so.2
+}
+
+@test "under tcmalloc" {
+	under libtcmalloc.so.4
+}
