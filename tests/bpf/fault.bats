@@ -293,6 +293,7 @@ by_own_clock() {
 
 @test "a refused access is a begin without an end, and the faults around it are right" {
 	observe refused 16
+	echo "$(drops no_end) without an end, $(worked minflt) faults"
 	[ "$(drops no_end)" = 16 ]
 	near "$(count base.minor)" 32
 	[ "$(count base.minor)" -le 36 ]

@@ -483,9 +483,8 @@ const struct sonde_lens sonde_lens_fault = {
 	.id = SONDE_LENS_FAULT,
 	.name = "fault",
 	.summary = "page faults by what they did, and their latency",
-	.overhead =
-		"about 0.5 us a page fault (0.6 in full mode); other processes 0.1 us a fault or "
-		"a page they allocate",
+	.overhead = "about 0.6 us a page fault; other processes 0.1 us a fault or "
+		    "a page they allocate",
 	.blind_spots =
 		"entry to and exit from the exception (about 0.5 us, more in a VM), pages that "
 		"mlock or MAP_POPULATE bring in, what the host does beneath a guest",
