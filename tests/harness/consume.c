@@ -28,19 +28,18 @@ static void find(const char *symbol, void *pointer)
 	memcpy(pointer, &found, sizeof(found));
 }
 
-/* jemalloc takes what thread caches hold for allocated: ours is emptied first. */
+/* jemalloc's statistics take what thread caches hold for allocated; our one thread's own do not. */
 static size_t in_use(void)
 {
-	size_t v, size = sizeof(v);
+	uint64_t in = 0, out = 0;
+	size_t v, size = sizeof(in);
 	struct mallinfo2 m;
-	uint64_t epoch = 1;
 
 	if (get_property && get_property("generic.current_allocated_bytes", &v))
 		return v;
-	if (get_mallctl && !get_mallctl("thread.tcache.flush", NULL, NULL, NULL, 0) &&
-	    !get_mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch)) &&
-	    !get_mallctl("stats.allocated", &v, &size, NULL, 0))
-		return v;
+	if (get_mallctl && !get_mallctl("thread.allocated", &in, &size, NULL, 0) &&
+	    !get_mallctl("thread.deallocated", &out, &size, NULL, 0))
+		return in - out;
 	m = mallinfo2();
 	return m.uordblks + m.hblkhd;
 }

@@ -99,12 +99,12 @@ static int open_objects(struct session *s)
 		const void *elf;
 		int err;
 
-		if (!s->enabled[l] || !ctx->lens->elf)
+		elf = s->enabled[l] ? sonde_lens_elf(ctx, &size) : NULL;
+		if (!elf)
 			continue;
 		/* Most counters are read from outside: nothing of it would ever run. */
 		if (l == SONDE_LENS_ALLOC && !plan_has(&s->plan, l))
 			continue;
-		elf = ctx->lens->elf(&size);
 		err = sonde_engine_open(s->engine, l, ctx->lens->name, elf, size, &ctx->obj);
 		if (!err && ctx->lens->configure)
 			err = ctx->lens->configure(ctx, ctx->obj);
@@ -398,4 +398,5 @@ void session_teardown(struct session *s)
 	sonde_plan_fini(&s->plan);
 	sonde_hook_list_fini(&s->hooks);
 	rebase_generation(&s->rebase);
+	stack_rebase_generation(&s->stack_rebase);
 }
