@@ -37,7 +37,8 @@ until_line() { # FILE PATTERN PID
 observe() {
 	local program=$1
 	shift
-	LD_LIBRARY_PATH=$T LD_PRELOAD=${PRELOAD:-} "$program" $WAYS $CALLS $THREADS <"$T/go" >"$T/work" 3>&- &
+	LD_LIBRARY_PATH=$T LD_PRELOAD=${PRELOAD:-} "$program" $WAYS $CALLS $THREADS \
+		<"$T/go" >"$T/work" 3>&- &
 	work_pid=$!
 	watch "$@"
 }
@@ -226,13 +227,15 @@ compile() {
 }
 STEPS='static char in[64], out[64], line[64]; static void step(const char *what) {
 	setvbuf(stdin, in, _IOFBF, 64); setvbuf(stdout, out, _IOFBF, 64);
-	printf("%s %d\n", what, getpid()); fflush(stdout); if (!fgets(line, 64, stdin)) _exit(1); }'
+	printf("%s %d\n", what, getpid()); fflush(stdout); if (!fgets(line, 64, stdin)) _exit(0); }
+static inline __attribute__((always_inline)) void touch(size_t n) {
+	void *p = malloc(n); __asm__ volatile("" : "+r"(p)::"memory"); free(p); }'
 
 @test "through a signal handler, on a stack of its own as well" {
 	compile prog -O2 <<-END
 		$STEPS
 		static char alt[65536];
-		__attribute__((noinline)) void handler_work(void) { free(malloc(77)); __asm__ volatile(""); }
+		__attribute__((noinline)) void handler_work(void) { touch(77); __asm__ volatile(""); }
 		static void handler(int s) { handler_work(); __asm__ volatile(""); }
 		__attribute__((noinline)) void interrupted(void) { raise(SIGUSR1); __asm__ volatile(""); }
 		int main(void) {
@@ -255,7 +258,7 @@ STEPS='static char in[64], out[64], line[64]; static void step(const char *what)
 	compile prog -O1 <<-END
 		$STEPS
 		__attribute__((noinline)) void down(int n)
-		{ if (n) down(n - 1); else free(malloc(77)); __asm__ volatile(""); }
+		{ if (n) down(n - 1); else touch(77); __asm__ volatile(""); }
 		int main(void) { step("ready"); down(63 - 4); down(200); down(200); step("done"); return 0; }
 	END
 	observe "$T/prog"
@@ -270,7 +273,7 @@ STEPS='static char in[64], out[64], line[64]; static void step(const char *what)
 		/* 2^15 ways, each of 16 calls. */
 		__attribute__((noinline)) void one(int n, unsigned way);
 		__attribute__((noinline)) void two(int n, unsigned way);
-		#define GO { if (!n) free(malloc(10)); else if (way & 1) one(n - 1, way >> 1); \
+		#define GO { if (!n) touch(10); else if (way & 1) one(n - 1, way >> 1); \
 			else two(n - 1, way >> 1); __asm__ volatile(""); }
 		void one(int n, unsigned way) GO
 		void two(int n, unsigned way) GO
@@ -297,8 +300,9 @@ STEPS='static char in[64], out[64], line[64]; static void step(const char *what)
 		$STEPS
 		#define N 600000
 		static void *kept[N];
-		__attribute__((noinline)) void *small(void) { void *p = malloc(24); __asm__ volatile("" : "+r"(p)); return p; }
-		__attribute__((noinline)) void *large(void) { void *p = malloc(200); __asm__ volatile("" : "+r"(p)); return p; }
+		static void *seen(void *p) { __asm__ volatile("" : "+r"(p)); return p; }
+		__attribute__((noinline)) void *small(void) { return seen(malloc(24)); }
+		__attribute__((noinline)) void *large(void) { return seen(malloc(200)); }
 		int main(void) { step("ready");
 			for (int i = 0; i < N; i++) kept[i] = i % 8 ? small() : large();
 			for (int i = 0; i < N; i += 3) free(kept[i]);
