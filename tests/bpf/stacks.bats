@@ -329,12 +329,13 @@ static inline __attribute__((always_inline)) void touch(size_t n) {
 	exec 8>&-
 	wait "$work_pid"
 	work_pid=
-	# 400,000 blocks of 600,000, each function an eighth and seven: 350,000 x 24 and 50,000 x 200 bytes.
+	# 400,000 blocks of 600,000 stay: 350,000 of 24 and 50,000 of 200 bytes.
 	sqlite3 -readonly "$rec" "SELECT functions, live_calls, live_bytes, live_error FROM call_site
 		WHERE functions LIKE 'small;%' OR functions LIKE 'large;%'" | tee "$T/live"
 	awk -F'|' '{ want = $1 ~ /^small/ ? 350000 * 24 : 50000 * 200
 		off = $3 - want; off = off < 0 ? -off : off
-		bad += !($4 > 0 && $4 < want / 50 && off < 4 * $4); n++ } END { exit bad || n != 2 }' "$T/live"
+		bad += !($4 > 0 && $4 < want / 50 && off < 4 * $4); n++ }
+		END { exit bad || n != 2 }' "$T/live"
 	sqlite3 -readonly "$rec" "SELECT what FROM note WHERE lens = 'alloc'" | grep -q 'blocks are live'
 }
 
