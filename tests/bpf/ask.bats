@@ -188,6 +188,11 @@ ends_function() {
 	share_is_right 0.6
 }
 
+# Bytes of the program's code that are not what its files say.
+probe_bytes() {
+	"$B/harness/textdiff" "$work_pid" | tail -1
+}
+
 @test "sonde is stopped: the guard takes the probes, and sonde goes on when it may" {
 	"$B/harness/askwork" mallinfo2 100000000 100000 400 <"$T/go" >"$T/work" 3>&- &
 	work_pid=$!
@@ -197,9 +202,9 @@ ends_function() {
 	sonde_pid=$!
 	until_line "$T/out" interval "$sonde_pid"
 	echo >&9
-	until [ "$("$B/harness/textdiff" "$work_pid" | tail -1)" -gt 0 ]; do kill -0 "$work_pid"; done
+	until [ "$(probe_bytes)" -gt 0 ]; do kill -0 "$work_pid"; done
 	kill -STOP "$sonde_pid"
-	until [ "$("$B/harness/textdiff" "$work_pid" | tail -1)" -eq 0 ]; do
+	until [ "$(probe_bytes)" -eq 0 ]; do
 		kill -0 "$work_pid"
 		sleep 0.1
 	done

@@ -195,10 +195,13 @@ refused() { # CODE PATTERN ARG...
 	[ "$status" = 0 ]
 	[[ $output == *"breakpoint bytes into private copies"* ]]
 	[[ $output == *"Nothing attached."* ]]
-	run "$SONDE" doctor -p "$TARGET"
+	run "$SONDE" stat -p "$TARGET" --dry-run --lens rss,query,fault
 	echo "$output"
 	[ "$status" = 0 ]
 	[[ $output == *"nothing into the target"* ]]
+	run "$SONDE" doctor -p "$TARGET"
+	echo "$output"
+	[ "$status" = 0 ]
 	[[ $output == *"Nothing attached."* ]]
 	[ "$(cat "/proc/$TARGET/maps")" = "$maps" ]
 	[ "$(dirty_text "$TARGET")" = "$dirty" ]

@@ -23,7 +23,7 @@ static bool ask;
 static std::atomic<unsigned long> requests{0};
 static volatile size_t in_use;
 
-extern "C" __attribute__((noinline, noclone)) void charge_memory(void)
+__attribute__((noinline, noclone)) static void charge_memory()
 {
 	size_t v = 0;
 

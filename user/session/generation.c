@@ -341,11 +341,11 @@ int session_rest_lost(struct session *s, uint32_t *lost)
 		*lost &= ~(1u << l);
 		err = sonde_engine_detach(s->engine, l, NULL);
 		s->resting[l] = true;
-		err = err ? err
-			  : session_note(s, SONDE_NOTE_INFO, "",
-					 "%s: its probes were removed by their guard while sonde "
-					 "was stopped or starved for 2 s; they are put back",
-					 s->ctx[l].lens->name);
+		if (!err)
+			err = session_note(s, SONDE_NOTE_INFO, "",
+					   "%s: its probes were removed by their guard while sonde "
+					   "was stopped or starved for 2 s; they are put back",
+					   s->ctx[l].lens->name);
 	}
 	return err;
 }
