@@ -275,6 +275,18 @@ opened() { # LIBRARY
 	opened libtcmalloc_minimal.so.4
 }
 
+# A command is attached to at its first instruction, when its allocator has no tables yet.
+@test "sonde run: live bytes are known once the allocator has set itself up" {
+	"$B/sonde" run --alloc jemalloc --alloc-mode exact --yes -d 6s -i 100ms -o "$T/r.sonde" \
+		-- "$B/harness/allocwork" loop >"$T/out" 2>"$T/err" </dev/null 3>&-
+	live=$(sqlite3 "$T/r.sonde" "SELECT value FROM value JOIN series s ON s.id = series
+		WHERE s.name = 'alloc.live' AND value IS NOT NULL ORDER BY ts_ns DESC LIMIT 1")
+	echo "live $live"
+	sqlite3 "$T/r.sonde" 'SELECT what FROM note' | grep 'its tables are there now'
+	[ -n "$live" ]
+	[ "${live%.*}" -ge -2064 ] && [ "${live%.*}" -le 2064 ]
+}
+
 # Its thread-local storage fits only where the loader was told to keep room for it.
 @test "jemalloc loaded by dlopen while it is observed is attached, and exact from there" {
 	env=(GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384)

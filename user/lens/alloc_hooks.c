@@ -287,7 +287,7 @@ static struct rule rule_of(const struct process *proc, const struct sonde_alloca
 		return rule;
 	if (find_tables(proc, a, mods, m, why, sizeof(why))) {
 		sonde_warn("%s: the tables in which this %s keeps the sizes of its blocks were not "
-			   "found (%s): its calls are counted, live bytes are not known",
+			   "found (%s): its calls are counted, and live bytes once they are there",
 			   mods->m[m].path, a->name, why);
 		rule.rule = SONDE_BLOCK_UNKNOWN;
 		return rule;

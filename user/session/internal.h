@@ -123,6 +123,7 @@ struct session {
 	struct settings settings;
 	uint64_t *code; /* bytes of code that each target had mapped, by index; 0: not asked yet */
 	size_t n_code;
+	unsigned code_waits; /* times that an allocator had no tables yet */
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
 };
 
