@@ -262,7 +262,7 @@ int sonde_alloc_counters_tick(struct sonde_lens_ctx *ctx, struct sonde_alloc_cou
 
 /* ---- consumption ---- */
 
-#define READ_SHARE 0.015 /* of the time of one CPU */
+#define READ_SHARE 0.02 /* of the time of one CPU */
 
 /* CPU time of this thread: on a busy machine most of a reading's wall time is others'. */
 static uint64_t own_cpu_ns(void)
