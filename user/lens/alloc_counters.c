@@ -327,7 +327,9 @@ int sonde_alloc_counters_consumption(struct sonde_lens_ctx *ctx, struct sonde_al
 		now.bound = UINT64_MAX;
 	else if (now.bound != UINT64_MAX)
 		now.bound += (uint64_t)llabs(now.bytes - c->shown.bytes);
-	c->next_ns = now_ns + (uint64_t)((double)(own_cpu_ns() - begin_ns) / READ_SHARE);
+	/* By the mean of the last ones: one that had to be read again leaves no long gap. */
+	c->read_ns += ((double)(own_cpu_ns() - begin_ns) - c->read_ns) / (c->next_ns ? 8 : 1);
+	c->next_ns = now_ns + (uint64_t)(c->read_ns / READ_SHARE);
 	*out = c->shown = now;
 	return 0;
 }
