@@ -73,7 +73,6 @@ preloaded() { # GLOB KIND OPERATIONS
 		live_as_told
 		[ "$(seen live "")" -lt 0 ]
 		[ "$(seen calls free)" = 10000 ]
-		mv "$T/work" "$T/work.$one"
 	done
 }
 
@@ -151,7 +150,6 @@ throws() { # LIBRARY
 
 @test "operator new that throws is a failure, and nothing was handed out" {
 	throws 'libjemalloc.so.2'
-	mv "$T/work" "$T/work.0"
 	throws 'libtcmalloc_minimal.so.4'
 }
 
@@ -160,6 +158,7 @@ throws() { # LIBRARY
 	local one live calls
 	for one in libjemalloc.so.2 libtcmalloc_minimal.so.4; do
 		preload "$one"
+		rm -f "$T/work"
 		env "${with[@]}" "$B/harness/allocwork" loop >"$T/work" 3>&- &
 		work_pid=$!
 		until_line "$T/work" ^ready "$work_pid"
@@ -196,7 +195,6 @@ with=(ALLOCWORK_NO_PVALLOC=1)
 @test "needed libraries: jemalloc and gperftools" {
 	build needs-jemalloc -Wl,--no-as-needed $lib/libjemalloc.so.2
 	churn session 100000
-	mv "$T/work" "$T/work.0"
 	build needs-tcmalloc -Wl,--no-as-needed $lib/libtcmalloc_minimal.so.4
 	churn session 100000
 }
@@ -205,7 +203,6 @@ with=(ALLOCWORK_NO_PVALLOC=1)
 	mapfile -t args < <(whole libtcmalloc_minimal.a)
 	build built-in "${args[@]}"
 	churn session 100000
-	mv "$T/work" "$T/work.0"
 	strip -s "$program"
 	churn multi 100000
 }
@@ -214,7 +211,6 @@ with=(ALLOCWORK_NO_PVALLOC=1)
 	mapfile -t args < <(whole libjemalloc.a)
 	build built-in "${args[@]}"
 	churn session 100000
-	mv "$T/work" "$T/work.0"
 	strip -s "$program"
 	churn multi 100000
 }

@@ -11,12 +11,15 @@
 #include "cli/output.h"
 #include "cli/threads.h"
 #include "core/err.h"
+#include "model/stacks.h"
+#include "show/sites.h"
 #include "show/stat.h"
 
 struct stat_run {
 	struct sonde_stat_view view;
 	struct sonde_comm_watch threads;
 	bool json, lines, instant, field;
+	struct sonde_stack_table stacks;
 };
 
 /* Bytes and nothing else, for scripts; "-" where there is no value now. */
@@ -62,6 +65,18 @@ static void next_command(const struct sonde_args *args, bool instant, char *buf,
 		snprintf(buf, size, "sonde %s -n %s %s", verb, args->name, rest);
 }
 
+/* Call sites come after the summary, which they would hide otherwise. */
+static int print_text(const struct sonde_args *args, const struct stat_run *run,
+		      const struct sonde_snapshot *snap, const struct sonde_stat_end *end)
+{
+	int err = sonde_stat_summary(stdout, snap, end);
+
+	if (err || !args->sites || !run->stacks.n)
+		return err;
+	fputc('\n', stdout);
+	return sonde_sites_print(stdout, &run->stacks, args->sites);
+}
+
 static int print_end(const struct sonde_args *args, const struct stat_run *run,
 		     const struct sonde_snapshot *snap, const struct sonde_session_result *result)
 {
@@ -81,8 +96,9 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 	}
 	next_command(args, run->instant, next, sizeof(next));
 	end.next = *next ? next : NULL;
-	return run->json ? sonde_stat_json(stdout, snap, &end)
-			 : sonde_stat_summary(stdout, snap, &end);
+	if (run->json)
+		return sonde_stat_json(stdout, snap, &end);
+	return print_text(args, run, snap, &end);
 }
 
 int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts *opts)
@@ -91,6 +107,7 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 			       .json = args->json,
 			       .field = args->field != SONDE_FIELD_ALL,
 			       .threads = {.comm = args->comm}};
+	const struct sonde_visitor *sink = &run.stacks.visitor;
 	struct sonde_session_result result;
 	struct sonde_snapshot snap;
 	int err;
@@ -100,6 +117,9 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	run.instant = opts->instant;
 	opts->on_tick = on_tick;
 	opts->on_tick_ctx = &run;
+	sonde_stack_table_init(&run.stacks);
+	opts->sinks = &sink;
+	opts->n_sinks = args->sites ? 1 : 0;
 	sonde_output_hold();
 	sonde_snapshot_init(&snap);
 	sonde_observe_say_start();
@@ -110,6 +130,7 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 		sonde_comm_watch_end(&run.threads, &snap);
 	err = sonde_observe_exit(args, err, result.degraded);
 	sonde_snapshot_fini(&snap);
+	sonde_stack_table_fini(&run.stacks);
 	return err;
 }
 

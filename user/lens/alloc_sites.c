@@ -19,8 +19,9 @@
 #include "lens/alloc_sites.h"
 #include "lens/stacks.h"
 
-#define NAMING_NS (20 * SONDE_NS_PER_MS)
-#define BATCH	  256
+#define NAMING_NS   (20 * SONDE_NS_PER_MS)
+#define THINNING_NS (20 * SONDE_NS_PER_MS)
+#define BATCH	    256
 
 /* Taken off the kernel side's counts of what is live. */
 struct thinned {
@@ -47,7 +48,10 @@ struct sonde_alloc_sites {
 	int stacks_fd, live_fd, control_fd;
 	struct sonde_site_control control;
 	uint64_t began_ns, pushed_ns;
-	bool sample_said, thin_again, last;
+	bool sample_said, cost_said, last;
+	/* Blocks are being taken out, up to the cursor so far. */
+	bool thinning, begun;
+	uint32_t cursor;
 };
 
 int sonde_alloc_sites_configure(const struct sonde_lens_ctx *ctx, struct bpf_object *obj,
@@ -194,17 +198,11 @@ static int read_stacks(struct sonde_alloc_sites *s)
 	return took;
 }
 
-/* A block that is no longer followed. Whoever deletes it accounts for it, here or the kernel side.
- */
-static void thin_block(struct sonde_alloc_sites *s, uint64_t key, const struct sonde_live_block *b)
+static void account_thinned(struct sonde_alloc_sites *s, const struct sonde_live_block *b)
 {
 	uint64_t units = b->bytes >> 4 > 1u << 31 ? 1u << 31 : b->bytes >> 4;
-	uint32_t *slot;
+	uint32_t *slot = slot_of(s, s->slots, s->n_slots, b->stack);
 
-	if (sonde_live_sampled(key & ((1ull << 48) - 1), s->control.shift) ||
-	    bpf_map_delete_elem(s->live_fd, &key) || !s->n_slots)
-		return;
-	slot = slot_of(s, s->slots, s->n_slots, b->stack);
 	if (!*slot)
 		return;
 	s->site[*slot - 1].thinned.calls++;
@@ -213,22 +211,59 @@ static void thin_block(struct sonde_alloc_sites *s, uint64_t key, const struct s
 	s->site[*slot - 1].changed = true;
 }
 
-static int thin_out(struct sonde_alloc_sites *s)
+/* Take @n blocks out, which the kernel side no longer looks for: but for a program that was under
+ * way when the sample changed nobody else does. */
+static void take_out(struct sonde_alloc_sites *s, const uint64_t *keys,
+		     const struct sonde_live_block *blocks, uint32_t n)
+{
+	uint32_t at = 0;
+
+	while (at < n) {
+		uint32_t done = n - at;
+		int err = bpf_map_delete_batch(s->live_fd, keys + at, &done, NULL);
+
+		for (uint32_t i = 0; i < done && at + i < n; i++)
+			account_thinned(s, &blocks[at + i]);
+		at += done + (err ? 1 : 0); /* over one that is gone already */
+	}
+}
+
+static void thin_batch(struct sonde_alloc_sites *s, uint64_t *keys, struct sonde_live_block *blocks,
+		       uint32_t n)
+{
+	uint32_t out = 0;
+
+	for (uint32_t i = 0; i < n && s->n_slots; i++) {
+		if (sonde_live_sampled(keys[i] & ((1ull << 48) - 1), s->control.shift))
+			continue;
+		keys[out] = keys[i];
+		blocks[out++] = blocks[i];
+	}
+	take_out(s, keys, blocks, out);
+}
+
+/* Go on thinning out until @deadline_ns; s->thinning is over when all blocks were looked at. */
+static int thin_out(struct sonde_alloc_sites *s, uint64_t deadline_ns)
 {
 	struct sonde_live_block blocks[BATCH];
 	uint64_t keys[BATCH];
-	uint32_t cursor, *from = NULL, n;
+	uint32_t next, n;
 	int err = 0;
 
-	while (!err) {
+	while (!err && sonde_mono_ns() < deadline_ns) {
 		n = BATCH;
-		err = bpf_map_lookup_batch(s->live_fd, from, &cursor, keys, blocks, &n, NULL);
+		err = bpf_map_lookup_batch(s->live_fd, s->begun ? &s->cursor : NULL, &next, keys,
+					   blocks, &n, NULL);
 		if (err && err != -ENOENT)
 			return sonde_err(err, "alloc: cannot read the live blocks: %s",
 					 strerror(-err));
-		for (uint32_t i = 0; i < n; i++)
-			thin_block(s, keys[i], &blocks[i]);
-		from = &cursor;
+		thin_batch(s, keys, blocks, n);
+		s->cursor = next;
+		s->begun = true;
+	}
+	if (err) { /* the end */
+		s->thinning = false;
+		s->begun = false;
 	}
 	return 0;
 }
@@ -257,6 +292,18 @@ static int note_sample(struct sonde_alloc_sites *s, const struct sonde_lens_ctx 
 	return sonde_lens_note(ctx, SONDE_NOTE_CAUTION, what, "");
 }
 
+static int go_on_thinning(struct sonde_alloc_sites *s)
+{
+	int err = thin_out(s, s->last ? UINT64_MAX : sonde_mono_ns() + THINNING_NS);
+
+	if (err || s->thinning)
+		return err;
+	/* Once more, for what was under way when the sample changed. */
+	s->thinning = s->control.purged != s->control.shift && !s->last;
+	s->control.purged = s->control.shift;
+	return set_control(s);
+}
+
 /* Before the map is full: one in twice as many from now on. */
 static int check_room(struct sonde_alloc_sites *s, const struct sonde_lens_ctx *ctx)
 {
@@ -265,21 +312,17 @@ static int check_room(struct sonde_alloc_sites *s, const struct sonde_lens_ctx *
 
 	if (err)
 		return sonde_err(err, "alloc: cannot read the sample: %s", strerror(-err));
-	/* Once more, for what was under way when the sample changed. */
-	if (s->thin_again) {
-		s->thin_again = false;
-		err = thin_out(s);
-	}
-	if (err || (s->control.shift == s->control.purged && followed(s) < SONDE_LIVE_MAX / 4 * 3))
-		return err;
-	if (s->control.shift == s->control.purged && s->control.shift < 31)
+	if (s->thinning)
+		return go_on_thinning(s);
+	if (s->control.shift == s->control.purged) {
+		if (followed(s) < SONDE_LIVE_MAX / 4 * 3 || s->control.shift >= 31)
+			return 0;
 		s->control.shift++;
-	err = set_control(s);
+		err = set_control(s);
+	}
 	err = err ? err : note_sample(s, ctx);
-	err = err ? err : thin_out(s);
-	s->control.purged = s->control.shift;
-	s->thin_again = true;
-	return err ? err : set_control(s);
+	s->thinning = true;
+	return err ? err : go_on_thinning(s);
 }
 
 static int push_count(const struct sonde_alloc_sites *s, const struct sonde_lens_ctx *ctx,
@@ -365,17 +408,37 @@ static int push_ends(const struct sonde_alloc_sites *s, const struct sonde_lens_
 	return err;
 }
 
+/* The cost that is shown counts traps; a walk is no trap. */
+static int note_cost(struct sonde_alloc_sites *s, const struct sonde_lens_ctx *ctx)
+{
+	if (s->cost_said)
+		return 0;
+	s->cost_said = true;
+	return sonde_lens_note(
+		ctx, SONDE_NOTE_CAUTION,
+		"the cost shown is that of the probes; walking the call stacks comes "
+		"on top, 0.1 to 0.2 us a frame of each call",
+		"");
+}
+
+static bool sampling_changes(const struct sonde_alloc_sites *s)
+{
+	return s->control.shift != s->control.purged;
+}
+
 int sonde_alloc_sites_tick(struct sonde_alloc_sites *s, const struct sonde_lens_ctx *ctx,
 			   const bool *follows, size_t metric, uint64_t ts_ns)
 {
 	uint64_t pause_ns = (ts_ns - s->began_ns) / 64;
 	int err = sonde_stacks_refresh(s->stacks, ctx);
 
+	err = err ? err : note_cost(s, ctx);
 	err = err ? err : read_stacks(s);
 	err = err ? err : check_room(s, ctx);
 	if (err || ctx->rehearsal)
 		return err;
-	if (s->last || ts_ns - s->pushed_ns >= pause_ns)
+	/* While blocks are taken out, what is left is no sample. */
+	if (s->last || (!sampling_changes(s) && ts_ns - s->pushed_ns >= pause_ns))
 		err = push_counts(s, ctx, follows, ts_ns);
 	err = err ? err : push_ends(s, ctx, metric, ts_ns);
 	return err ? err : name_sites(s, ctx, sonde_mono_ns() + NAMING_NS);
