@@ -262,7 +262,7 @@ int sonde_alloc_counters_tick(struct sonde_lens_ctx *ctx, struct sonde_alloc_cou
 
 /* ---- consumption ---- */
 
-#define READ_SHARE 0.015 /* of the time of one CPU */
+#define READ_SHARE 0.02 /* of the time of one CPU */
 
 /* CPU time of this thread: on a busy machine most of a reading's wall time is others'. */
 static uint64_t own_cpu_ns(void)
@@ -327,7 +327,9 @@ int sonde_alloc_counters_consumption(struct sonde_lens_ctx *ctx, struct sonde_al
 		now.bound = UINT64_MAX;
 	else if (now.bound != UINT64_MAX)
 		now.bound += (uint64_t)llabs(now.bytes - c->shown.bytes);
-	c->next_ns = now_ns + (uint64_t)((double)(own_cpu_ns() - begin_ns) / READ_SHARE);
+	/* By the mean of the last ones: one that had to be read again leaves no long gap. */
+	c->read_ns += ((double)(own_cpu_ns() - begin_ns) - c->read_ns) / (c->next_ns ? 8 : 1);
+	c->next_ns = now_ns + (uint64_t)(c->read_ns / READ_SHARE);
 	*out = c->shown = now;
 	return 0;
 }

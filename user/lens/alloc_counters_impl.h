@@ -33,6 +33,7 @@ struct sonde_alloc_counters {
 	char why[128];			/* it cannot */
 	struct sonde_consumption shown; /* the last reading for consumption; bytes 0 before it */
 	uint64_t next_ns;		/* when another may be taken */
+	double read_ns;			/* CPU time of one, of late */
 };
 
 /* Where its allocator counts by thread: have the kernel's programs read that from now on. */
