@@ -67,15 +67,15 @@ churn() {
 }
 
 @test "session links: live bytes after 4 million operations of 8 threads are mallinfo2's" {
-	churn session 4000000
+	churn session 10000000
 }
 
 @test "multi links: live bytes after a million operations of 8 threads are mallinfo2's" {
-	churn multi 1000000
+	churn multi 2000000
 }
 
 @test "perf links: live bytes after a million operations of 8 threads are mallinfo2's" {
-	churn perf 1000000
+	churn perf 2000000
 }
 
 @test "memory from before attach that is given back makes live bytes negative, exactly" {
