@@ -58,7 +58,8 @@ enum sonde_fault_class {
 #define SONDE_FAULT_BY(X)                                                                          \
 	X(0, THREAD, "thread")                                                                     \
 	X(1, MAPPING, "mapping")                                                                   \
-	X(2, SITE, "site")
+	X(2, SITE, "site")                                                                         \
+	X(3, STACK, "stack")
 
 enum sonde_fault_by {
 #define SONDE_FAULT_ENUM(id, sym, name) SONDE_FAULT_BY_##sym = (id),
