@@ -12,7 +12,8 @@
 #include "lib/stack.bpf.h"
 #include "sonde/fault.h"
 
-/* Those of processes whose code user space has not read yet: children, in their first moments. */
+/* Those of processes of whose code user space has told nothing: children, in their first moments,
+ * and those that are too many. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -42,7 +43,7 @@ static __always_inline void charge_stack(const struct sonde_fault_thread *f, __u
 	struct sonde_stack_value *v;
 	__u64 key;
 
-	if (!slot || slot->index >= SONDE_MAX_TARGETS || !regs) {
+	if (!slot || slot->index >= fault_cfg.targets || !regs) {
 		if (!f->exact)
 			charge_unread();
 		return;

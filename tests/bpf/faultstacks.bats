@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Page faults by call stack against a program that knows its own (tests/harness/stackwork.c): it touches
-# fresh pages from ways through twelve kinds of frame, by itself, by memset and by read(2), and tells which
-# way touched how many.
+# Page faults by call stack against a program that knows its own (tests/harness/stackwork.c): it
+# touches fresh pages from ways through twelve kinds of frame, by itself, by memset and by read(2),
+# and tells which way touched how many.
 
 bats_require_minimum_version 1.5.0
 
@@ -38,8 +38,8 @@ observe() { # PROGRAM ARGUMENTS...
 	work_pid=$!
 	exec 9>"$T/go"
 	until_line "$T/work" ^ready "$work_pid"
-	"$B/sonde" record -p "$work_pid" --lens fault --fault-by stack "${options[@]}" -i 100ms \
-		-o "$T/r.sonde" 2>"$T/err" 3>&- 9>&- &
+	"$B/sonde" record -p "$work_pid" ${lens:---lens fault} --fault-by stack "${options[@]}" \
+		-i 100ms -o "$T/r.sonde" 2>"$T/err" 3>&- 9>&- &
 	sonde_pid=$!
 	until [ "$(ticks)" -gt 0 ]; do
 		kill -0 "$sonde_pid" || { cat "$T/err"; return 1; }
@@ -85,14 +85,16 @@ seen() {
 
 # The sum over all stacks is the lens's own, exactly; so is the sum over how they end.
 totals_are_equal() {
-	echo "$(last fault.count) faults, $(rec "SELECT sum(calls) FROM call_site") by stack"
-	[ "$(last fault.count)" -gt 0 ]
-	[ "$(last fault.count)" = "$(rec "SELECT sum(calls) FROM call_site WHERE lens = 'fault'")" ]
+	local by_stack
+	by_stack=$(rec "SELECT sum(calls) FROM call_site WHERE lens = 'fault'")
+	echo "$(last fault.count) faults, $by_stack by stack"
+	[ "$by_stack" -gt 0 ]
+	[ "$(last fault.count)" = "$by_stack" ]
 	[ "$(last fault.count)" = "$(last fault.stacks)" ]
 }
 
-# At least 99 in 100 pages on their stack. None is expected elsewhere, but code that the system puts out of
-# memory in between faults in these stacks as well.
+# At least 99 in 100 pages on their stack. None is expected elsewhere, but code that the system
+# puts out of memory in between faults in these stacks as well.
 on_the_right_stack() {
 	truth >"$T/want"
 	seen >"$T/got"
@@ -129,8 +131,11 @@ on_the_right_stack() {
 	options=(--fault-mode full --fault-by thread,stack)
 	observe "$B/harness/stackwork" 200 2000 2 fault
 	totals_are_equal
-	[ "$(last fault.time)" = "$(rec "SELECT sum(bytes) FROM call_site WHERE lens = 'fault'")" ]
-	[ "$(last fault.time)" = "$(last fault.thread_time)" ]
+	ns=$(rec "SELECT sum(bytes) FROM call_site WHERE lens = 'fault'")
+	[ "$ns" = "$(last fault.thread_time)" ]
+	# The same, but for faults whose begin the kernel skipped: each side has its own mean for those.
+	[ "$ns" -ge $(($(last fault.time) * 99 / 100)) ]
+	[ "$ns" -le $(($(last fault.time) * 101 / 100)) ]
 }
 
 @test "the first instruction of a function that faults is of that function" {
@@ -199,11 +204,39 @@ on_the_right_stack() {
 	"$B/sonde" report "$T/r.sonde" --sites=1 | grep -F 'the table of stacks was full'
 }
 
+@test "with --children: each child's faults are counted, if only as those of one unread" {
+	options=(--children)
+	observe "$B/harness/faultwork" children 4
+	rec "SELECT label, max(value) FROM metric WHERE name = 'fault.stacks' GROUP BY label, target"
+	# They touch their pages at once, mostly before sonde has read what they map.
+	[ "$(last fault.count)" -ge 2048 ]
+	[ "$(last fault.count)" = "$(last fault.stacks)" ]
+	unread=$(rec "SELECT CAST(coalesce(max(value), 0) AS INTEGER) FROM metric
+		WHERE name = 'fault.stacks' AND label = 'unread'")
+	[ "$(last fault.count)" = $(($(rec "SELECT sum(calls) FROM call_site") + unread)) ]
+}
+
+@test "beside the allocator's call stacks: neither is counted as the other" {
+	local lens="--lens alloc,fault"
+	options=(--alloc-mode exact --sites --yes -d 120s)
+	gcc -w -O2 -o "$T/prog" "$SRC" -lpthread
+	observe "$T/prog" 200 2000 2 fault
+	totals_are_equal
+	on_the_right_stack
+	[ "$(last alloc.requested)" = "$(rec "SELECT sum(bytes) FROM call_site WHERE lens = 'alloc'")" ]
+	run -0 "$B/sonde" report "$T/r.sonde" --sites=2
+	[[ "$output" == "Call sites: "*"Page faults: "* ]]
+	"$B/sonde" export "$T/r.sonde" --to folded >"$T/folded" 2>"$T/said"
+	grep -q -- '--lens fault' "$T/said"
+	! grep -q 'lv_touch' "$T/folded"
+	"$B/sonde" export "$T/r.sonde" --to folded --lens fault | grep -q 'lv_touch [0-9]*$'
+}
+
 @test "exports hold every fault, and the report says whose they are" {
 	observe "$B/harness/stackwork" 50 400 1 fault
 	"$B/sonde" export "$T/r.sonde" --to folded >"$T/folded"
 	[ "$(awk '{ n += $NF } END { print n }' "$T/folded")" = "$(last fault.count)" ]
-	grep -qE '^_?_?(clone|clone3|_start)[a-z0-9_]*;.*;lv_enter;lv_next;.*lv_next;lv_touch [0-9]+$' "$T/folded"
+	grep -qE '^_*clone[a-z0-9_]*;.*;lv_enter;lv_next;.*lv_next;lv_touch [0-9]+$' "$T/folded"
 	"$B/sonde" export "$T/r.sonde" --to folded --lens fault | cmp - "$T/folded"
 	run -2 "$B/sonde" export "$T/r.sonde" --to csv --lens fault
 	run ! "$B/sonde" export "$T/r.sonde" --to folded --lens alloc
@@ -215,6 +248,6 @@ on_the_right_stack() {
 	command -v go >/dev/null || skip "go is not installed: pprof is not read back"
 	"$B/sonde" export "$T/r.sonde" --to pprof -o "$T/f.pb"
 	HOME=$T go tool pprof -raw "$T/f.pb" >"$T/raw" 2>/dev/null
-	[ "$(awk '/^Samples:/ { getline; if ($1 !~ /^faults\/count/) exit 1; on = 1; next } /^Locations/ { on = 0 }
+	[ "$(awk '/^Samples:/ { getline; on = $1 ~ /^faults\/count/; next } /^Locations/ { on = 0 }
 		on && /^ *[0-9]+ +[0-9]+:/ { n += $1 } END { print n }' "$T/raw")" = "$(last fault.count)" ]
 }

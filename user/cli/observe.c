@@ -69,8 +69,10 @@ static int check_sites(const struct sonde_args *args)
 	if (args->sites_sample && !args->sites)
 		return sonde_err(EINVAL, "--sites-sample is of --sites; give both");
 	if (args->sites && args->alloc_mode != SONDE_ALLOC_MODE_EXACT && !fault_stacks(args))
-		return sonde_err(EINVAL, "--sites needs the allocator's probes: add "
-					 "--alloc-mode exact -d TIME");
+		return sonde_err(
+			EINVAL,
+			"--sites is about call stacks: add --alloc-mode exact -d TIME for the "
+			"allocator's, --fault-by stack for those of page faults");
 	return 0;
 }
 

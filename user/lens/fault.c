@@ -161,6 +161,7 @@ static int grow_rows(struct fault_state *st, const struct sonde_target_list *tar
 /* Slots of targets that went stay: they only cost. */
 static int fault_retarget(struct sonde_lens_ctx *ctx)
 {
+	const struct fault_state *st = ctx->priv;
 	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "fault_filter");
 	const uint32_t yes = 1;
 
@@ -171,7 +172,7 @@ static int fault_retarget(struct sonde_lens_ctx *ctx)
 			return sonde_err(errno, "fault: cannot set the filter: %s",
 					 strerror(errno));
 	}
-	return 0;
+	return st && st->stacks ? fault_stacks_retarget(st->stacks, ctx) : 0;
 }
 
 /* What of ctx->opts->fault_by is series of its own, and what is call stacks. */
@@ -508,6 +509,7 @@ static int fault_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 		.every = ctx->opts->fault_full ? 1 : SONDE_FAULT_EVERY,
 		.by = ctx->opts->fault_by,
 		.cast = has_cast(ctx->plan),
+		.targets = fault_stacks_room(ctx),
 	};
 
 	if (!map || !by || bpf_map__set_initial_value(map, &c, sizeof(c)) ||

@@ -16,7 +16,7 @@
 #include "lens/fault_priv.h"
 #include "lens/stack_sites.h"
 
-#define SPARE_TARGETS 16 /* that may join while recording */
+#define SPARE_TARGETS 32 /* that may join while recording */
 
 struct fault_stacks {
 	struct sonde_stack_sites at;
@@ -29,16 +29,16 @@ bool fault_stacks_asked(const struct sonde_lens_ctx *ctx)
 	return ctx->opts->fault_by & 1u << SONDE_FAULT_BY_STACK;
 }
 
-static size_t room_for(const struct sonde_lens_ctx *ctx)
+uint32_t fault_stacks_room(const struct sonde_lens_ctx *ctx)
 {
 	size_t n = ctx->targets->n + SPARE_TARGETS;
 
-	return n < SONDE_MAX_TARGETS ? n : SONDE_MAX_TARGETS;
+	return n < SONDE_MAX_TARGETS ? (uint32_t)n : SONDE_MAX_TARGETS;
 }
 
 int fault_stacks_configure(const struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 {
-	return sonde_stacks_configure(obj, room_for(ctx));
+	return sonde_stacks_configure(obj, fault_stacks_room(ctx));
 }
 
 int fault_stacks_new(struct fault_stacks **out, const struct sonde_lens_ctx *ctx)
@@ -61,7 +61,7 @@ int fault_stacks_new(struct fault_stacks **out, const struct sonde_lens_ctx *ctx
 
 static int note_cost(struct fault_stacks *st, const struct sonde_lens_ctx *ctx)
 {
-	if (st->cost_said)
+	if (st->cost_said || !st->at.n)
 		return 0;
 	st->cost_said = true;
 	return sonde_lens_note(ctx, SONDE_NOTE_CAUTION,
@@ -79,7 +79,7 @@ static int push_unread(const struct fault_stacks *st, const struct sonde_lens_ct
 
 	if (!ctx->targets->n || bpf_map_lookup_elem(st->unread_fd, &zero, &n) || !n)
 		return 0;
-	return sonde_lens_push(ctx, 0, metric, "new child", ts_ns, (double)n);
+	return sonde_lens_push(ctx, 0, metric, "unread", ts_ns, (double)n);
 }
 
 int fault_stacks_tick(struct fault_stacks *st, const struct sonde_lens_ctx *ctx, size_t metric,
@@ -95,6 +95,11 @@ int fault_stacks_tick(struct fault_stacks *st, const struct sonde_lens_ctx *ctx,
 	err = err ? err : sonde_stack_sites_push_ends(&st->at, ctx, metric, ts_ns);
 	err = err ? err : push_unread(st, ctx, metric, ts_ns);
 	return err ? err : sonde_stack_sites_name(&st->at, ctx);
+}
+
+int fault_stacks_retarget(struct fault_stacks *st, const struct sonde_lens_ctx *ctx)
+{
+	return sonde_stacks_refresh(st->at.stacks, ctx);
 }
 
 void fault_stacks_finish(struct fault_stacks *st)
