@@ -89,15 +89,22 @@ int session_consumption_publish(struct session *s)
 {
 	struct sonde_consumption c;
 
+	int err;
+
 	if (!s->publisher)
 		return 0;
 	read_value(s, sonde_mono_ns(), &c);
+	err = session_check_guard(s);
+	if (s->lost_ns) /* perhaps between the reading and here */
+		read_value(s, sonde_mono_ns(), &c);
 	sonde_publisher_write(s->publisher, &c);
-	return 0;
+	return err;
 }
 
 void session_consumption_end(struct session *s)
 {
+	if (s->lost_ns)
+		session_consumption_publish(s);
 	sonde_publisher_close(&s->publisher);
 }
 
@@ -112,6 +119,10 @@ int session_push_consumption(struct session *s, uint64_t ts_ns)
 	m.desc = &metrics[M_CURRENT];
 	if (read_value(s, sonde_mono_ns(), &c)) {
 		m.absent = "no lens has a value now";
+		return sonde_visit(&s->out, metric, &m);
+	}
+	if (s->lost_ns) {
+		m.absent = s->lost_why;
 		return sonde_visit(&s->out, metric, &m);
 	}
 	m.value = (double)c.bytes;
