@@ -97,8 +97,7 @@ static const char *const op_names[SONDE_ALLOC__MAX] = {
 /* How an operation of a target is attached, for the account of hits. */
 struct op_link {
 	enum sonde_link_kind entry, ret; /* NONE: not attached */
-	enum sonde_insn_kind insn;
-	bool blind; /* the pointer that it gives is not seen */
+	enum sonde_insn_kind insn, ret_insn;
 };
 
 struct target_state {
@@ -117,7 +116,7 @@ struct alloc_state {
 	size_t rows_bytes, sizes_bytes;
 	struct sonde_hist interval;
 	uint64_t prev_ns;
-	struct sonde_alloc_sites *sites; /* NULL: by call stack is not asked for */
+	struct sonde_alloc_sites *sites;       /* NULL: by call stack is not asked for */
 	struct sonde_alloc_counters *counters; /* in counters mode */
 	struct sonde_alloc_base base;	       /* in exact mode */
 };
@@ -211,15 +210,19 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 			if (t < 0 || (uint32_t)t >= s->n_targets)
 				continue;
 			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
+			if (!strcmp(item->program, "alloc_ret")) {
+				op->ret = item->kind;
+				op->ret_insn = SONDE_INSN_STEPPED;
+				continue;
+			}
 			op->entry = item->kind;
+			op->ret_insn = site->site.kind;
 			op->insn = site->site.kind;
 			/* Where two functions share a name, the plan's last is the busy one. */
 			op->ret = !item->ret_program ? SONDE_LINK_NONE
 				  : item->kind == SONDE_LINK_UPROBE_PERF
 					  ? SONDE_LINK_URETPROBE_PERF
 					  : SONDE_LINK_URETPROBE_MULTI;
-			op->blind = !strcmp(item->program, "alloc_take") ||
-				    !strcmp(item->program, "alloc_count");
 			s->targets[t].attached = true;
 			s->targets[t].blind |=
 				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
@@ -428,7 +431,7 @@ static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint6
 static bool follows_blocks(const struct alloc_state *s, uint32_t target)
 {
 	for (uint32_t op = 1; op < SONDE_ALLOC__MAX; op++)
-		if (s->targets[target].ops[op].blind && sum_row(s, target, op).calls)
+		if (sum_row(s, target, op).unseen)
 			return false;
 	return true;
 }
@@ -497,7 +500,7 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 			struct sonde_alloc_row row = sum_row(s, t, op);
 
 			n = add_hits(out, n, max, l->entry, l->insn, row.calls + row.inner);
-			n = add_hits(out, n, max, l->ret, l->insn, row.calls + row.inner);
+			n = add_hits(out, n, max, l->ret, l->ret_insn, row.calls + row.inner);
 		}
 	}
 	return n;

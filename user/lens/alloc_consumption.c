@@ -48,6 +48,7 @@ struct sonde_alloc_row sonde_alloc_sum_row(const struct sonde_alloc_view *v, uin
 		sum.bytes += __atomic_load_n(&r->bytes, __ATOMIC_RELAXED);
 		sum.failed += __atomic_load_n(&r->failed, __ATOMIC_RELAXED);
 		sum.inner += __atomic_load_n(&r->inner, __ATOMIC_RELAXED);
+		sum.unseen += __atomic_load_n(&r->unseen, __ATOMIC_RELAXED);
 		sum.chunk_in += __atomic_load_n(&r->chunk_in, __ATOMIC_RELAXED);
 		sum.chunk_out += __atomic_load_n(&r->chunk_out, __ATOMIC_RELAXED);
 	}
