@@ -108,3 +108,71 @@ all_right() {
 	observe libtcmalloc.so.4
 	all_right
 }
+
+@test "jemalloc, by each other kind of link" {
+	for kind in multi perf; do
+		rm -f "$T/work" "$T/seen"
+		observe libjemalloc.so.2 100 2
+		all_right
+		[ "$(grep -c "^link|alloc.ret|uprobe_$kind" "$T/seen")" = 1 ]
+	done
+}
+
+@test "gperftools, by each other kind of link" {
+	for kind in multi perf; do
+		rm -f "$T/work" "$T/seen"
+		observe libtcmalloc_minimal.so.4 100 2
+		all_right
+	done
+}
+
+# Each one deeper than the one before, without a call that succeeds between: more than are remembered.
+@test "twenty throws in a row, each deeper, hide nothing and are no loss" {
+	cat >"$T/deep.cpp" <<-'END'
+		#include <cstdio>
+		#include <new>
+		#include <unistd.h>
+		#define SITE extern "C" __attribute__((noinline))
+		static char in[64], out[64], line[64];
+		static void *opaque(void *p) { __asm__ volatile("" : "+r"(p)::"memory"); return p; }
+		SITE void *site_down(int n) {
+			try { opaque(::operator new((size_t)3 << 45)); } catch (const std::bad_alloc &) {}
+			return opaque(n ? site_down(n - 1) : ::operator new(40));
+		}
+		SITE void *site_after(size_t n) { return opaque(::operator new(n)); }
+		int main() {
+			setvbuf(stdin, in, _IOFBF, 64); setvbuf(stdout, out, _IOFBF, 64);
+			puts("ready"); fflush(stdout);
+			if (!fgets(line, 64, stdin)) return 1;
+			for (int i = 0; i < 50; i++) { site_down(20); site_after(100); }
+			puts("truth|site_down|50|2000\ntruth|site_after|50|5000\ndone"); fflush(stdout);
+			while (fgets(line, 64, stdin)) ;
+			_exit(0);
+		}
+	END
+	g++ -std=c++17 -O1 -o "$T/deep" "$T/deep.cpp"
+	program=$T/deep
+	for lib in libjemalloc.so.2 libtcmalloc_minimal.so.4; do
+		rm -f "$T/work" "$T/seen"
+		observe $lib
+		[ "$(truth)" = "$(seen)" ]
+		! grep '^drop' "$T/seen"
+	done
+}
+
+@test "without --sites no ret is probed" {
+	LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 "$B/harness/newwork" 1 1 <"$T/go" \
+		>"$T/work" 3>&- &
+	work_pid=$!
+	exec 8>"$T/go"
+	until_line "$T/work" ^ready "$work_pid"
+	plan() { "$B/sonde" record -p "$work_pid" --lens alloc --alloc-mode exact -d 1s \
+		-o "$T/r.sonde" --dry-run "$@" 2>&1; }
+	run -0 plan
+	[[ "$output" == *"_Znwm"* && "$output" != *"ret of"* ]]
+	run -0 plan --sites
+	[[ "$output" == *"ret of _Znwm"* ]]
+	exec 8>&-
+	wait "$work_pid" || true
+	work_pid=
+}

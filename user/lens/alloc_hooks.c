@@ -242,9 +242,11 @@ static int add_rets(struct site_array *a, const struct process *proc, const stru
 					.offset = rets[i].offset,
 					.kind = SONDE_INSN_STEPPED,
 					.insn = "ret"};
+		char shown[sizeof(rets[i].of->symbol) + 8];
 
-		err = site_add(a, m, rets[i].of->symbol, &at,
-			       cookie_of(proc, rets[i].of->entry, &at, rule), proc, false);
+		snprintf(shown, sizeof(shown), "ret of %s", rets[i].of->symbol);
+		err = site_add(a, m, shown, &at, cookie_of(proc, rets[i].of->entry, &at, rule),
+			       proc, false);
 	}
 	return err;
 }

@@ -115,7 +115,7 @@ int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_mo
  * instructions at which their calls end, each once. Such a site is marked as tracked; one whose ends
  * cannot all be known is left out, and a warning says why. *out heap, caller frees. 0 or -errno.
  */
-int sonde_allocator_returns(const struct sonde_module *m, struct sonde_alloc_site *sites, size_t n_sites,
-			    struct sonde_alloc_return **out, size_t *n);
+int sonde_allocator_returns(const struct sonde_module *m, struct sonde_alloc_site *sites,
+			    size_t n_sites, struct sonde_alloc_return **out, size_t *n);
 
 #endif
