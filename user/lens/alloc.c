@@ -192,6 +192,30 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 	return err ? sonde_err(err, "alloc: cannot size the counters: %s", strerror(-err)) : 0;
 }
 
+/*
+ * How the operation that a site counts is attached. Where two functions share a name, the plan's
+ * last is the busy one; but what is seen at its return is busier than what stands beside it.
+ */
+static void learn_site(struct op_link *op, const struct sonde_plan_item *item,
+		       const struct sonde_probe_site *site)
+{
+	bool rets = !strcmp(item->program, "alloc_ret");
+	bool returns_seen = op->entry == SONDE_LINK_UPROBE_SESSION || op->ret != SONDE_LINK_NONE;
+
+	if (returns_seen && (rets || !strcmp(item->program, "alloc_take")))
+		return;
+	if (rets) {
+		op->ret = item->kind;
+		op->ret_insn = site->site.kind;
+		return;
+	}
+	op->entry = item->kind;
+	op->insn = op->ret_insn = site->site.kind;
+	op->ret = !item->ret_program			 ? SONDE_LINK_NONE
+		  : item->kind == SONDE_LINK_UPROBE_PERF ? SONDE_LINK_URETPROBE_PERF
+							 : SONDE_LINK_URETPROBE_MULTI;
+}
+
 /* Which operations of which target are attached, and how, as the plan says. */
 static void learn_plan(struct sonde_lens_ctx *ctx)
 {
@@ -205,24 +229,11 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 		for (size_t j = 0; j < item->hook->n_sites; j++) {
 			const struct sonde_probe_site *site = &item->hook->sites[j];
 			ssize_t t = sonde_target_list_find(ctx->targets, site->pid);
-			struct op_link *op;
 
 			if (t < 0 || (uint32_t)t >= s->n_targets)
 				continue;
-			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
-			if (!strcmp(item->program, "alloc_ret")) {
-				op->ret = item->kind;
-				op->ret_insn = SONDE_INSN_STEPPED;
-				continue;
-			}
-			op->entry = item->kind;
-			op->ret_insn = site->site.kind;
-			op->insn = site->site.kind;
-			/* Where two functions share a name, the plan's last is the busy one. */
-			op->ret = !item->ret_program ? SONDE_LINK_NONE
-				  : item->kind == SONDE_LINK_UPROBE_PERF
-					  ? SONDE_LINK_URETPROBE_PERF
-					  : SONDE_LINK_URETPROBE_MULTI;
+			learn_site(&s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)], item,
+				   site);
 			s->targets[t].attached = true;
 			s->targets[t].blind |=
 				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
