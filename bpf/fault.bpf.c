@@ -334,8 +334,8 @@ static __always_inline void charge_mapping(const struct sonde_fault_thread *f, _
 	key.id = f->address >> SONDE_FAULT_BLOCK_SHIFT;
 	if (first.start) /* odd multipliers without a pattern, of xxHash */
 		key.id = (first.start >> 12) * 0x9e3779b185ebca87 +
-			 (first.end >> 12) * 0xc2b2ae3d27d4eb4f +
-			 first.inode * 0x165667b19e3779f9 + first.own;
+			 (first.end >> 12) * 0xc2b2ae3d27d4eb4f + first.inode * 0x165667b19e3779f9 +
+			 first.own;
 	charge_key(&key, &first, ns);
 }
 

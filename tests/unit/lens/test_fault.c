@@ -3,6 +3,7 @@
 #include "unit/unit.h"
 
 #include "attach/plan.h"
+#include "lens/fault_priv.h"
 #include "lens/fault_read.h"
 #include "lens/lens.h"
 
@@ -159,13 +160,43 @@ static void series_are_distinct(void **state)
 		}
 }
 
+static const struct fit {
+	const char *title;
+	uint64_t in[4], count, out[4];
+	bool fits;
+} fits[] = {
+	{"exact already", {16, 16, 3, 0}, 35, {16, 16, 3, 0}, true},
+	{"a few more than the samples stand for", {16, 48, 0, 2}, 71, {17, 52, 0, 2}, true},
+	{"fewer: those that stand for themselves stay", {33, 16, 0, 1}, 32, {21, 10, 0, 1}, true},
+	{"no sample: nothing stands for the rest", {0, 5, 1, 0}, 11, {0, 5, 1, 0}, false},
+	{"fewer than the samples themselves", {160, 0, 0, 0}, 9, {160, 0, 0, 0}, false},
+};
+
+/* What a histogram of samples says it holds is what was counted. */
+static void histograms_add_up(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(fits) / sizeof(fits[0]); i++) {
+		uint64_t b[4], sum = 0;
+
+		print_message("%s\n", fits[i].title);
+		memcpy(b, fits[i].in, sizeof(b));
+		assert_int_equal(fault_hist_fit(b, 4, 16, fits[i].count), fits[i].fits);
+		for (size_t k = 0; k < 4; k++) {
+			assert_int_equal(b[k], fits[i].out[k]);
+			sum += b[k];
+		}
+		if (fits[i].fits)
+			assert_int_equal(sum, fits[i].count);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(plans_by_feature),
-		cmocka_unit_test(denied_names_the_remedy),
-		cmocka_unit_test(entries_order),
-		cmocka_unit_test(series_are_distinct),
+		cmocka_unit_test(plans_by_feature),  cmocka_unit_test(denied_names_the_remedy),
+		cmocka_unit_test(entries_order),     cmocka_unit_test(series_are_distinct),
+		cmocka_unit_test(histograms_add_up),
 	};
 
 	return cmocka_run_group_tests_name("fault", tests, NULL, NULL);
