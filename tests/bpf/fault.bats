@@ -276,8 +276,9 @@ by_own_clock() {
 	[ "$(jq '[.metrics[] | select(.name == "fault.thread_count" and .value >= 480)] | length' \
 		"$T/json")" = 8 ]
 	# One instruction touches them all.
+	jq -c '.metrics[] | select(.name == "fault.site_count") | [.label, .value]' "$T/json"
 	jq -e '[.metrics[] | select(.name == "fault.site_count" and .value >= 3700) | .label] |
-		length == 1 and (.[0] | startswith("faultwork+0x"))' "$T/json"
+		length == 1 and (.[0] | startswith("work_stack (faultwork.c:"))' "$T/json"
 }
 
 @test "what is charged to threads, mappings and sites is every fault" {
@@ -288,6 +289,19 @@ by_own_clock() {
 	done
 	jq -e '[.metrics[] | select(.name == "fault.mapping_count" and .value >= 4096) | .label] |
 		length == 1 and (.[0] | contains("faultwork."))' "$T/json"
+}
+
+@test "stacks that come where another mapping was are told from it" {
+	options=(--fault-by mapping)
+	observe reuse 8
+	jq -c '.metrics[] | select(.name == "fault.mapping_count") | [.label, .value]' "$T/json"
+	# 64 pages each, and the few that a thread's start and its frame touch.
+	[ "$(value fault.mapping_count stacks)" -ge 512 ]
+	[ "$(value fault.mapping_count stacks)" -le 600 ]
+	# It went at once, or a reading came in between.
+	gone=$(($(value fault.mapping_count "unmapped since") + $(value fault.mapping_count mapped)))
+	[ "$gone" -ge 4096 ]
+	[ "$(total fault.mapping_count)" = "$(total fault.count)" ]
 }
 
 @test "four threads started after attach are seen whole" {

@@ -5,6 +5,7 @@
 #include "attach/plan.h"
 #include "lens/fault_priv.h"
 #include "lens/fault_read.h"
+#include "lens/fault_where.h"
 #include "lens/lens.h"
 
 extern const struct sonde_lens sonde_lens_fault;
@@ -191,12 +192,96 @@ static void histograms_add_up(void **state)
 	}
 }
 
+#define DEV(major, minor) ((major) << 20 | (minor))
+
+static const struct same {
+	const char *title;
+	struct sonde_fault_by_sum seen;
+	struct sonde_map now;
+	enum sonde_map_kind kind;
+	bool same;
+} sames[] = {
+	{"not seen: nothing speaks against it",
+	 {},
+	 {.start = 0x1000, .end = 0x9000},
+	 SONDE_MAP_MMAP,
+	 true},
+	{"a heap that grew",
+	 {.start = 0x1000, .end = 0x3000},
+	 {.start = 0x1000, .end = 0x9000},
+	 SONDE_MAP_HEAP,
+	 true},
+	{"another joined it from below",
+	 {.start = 0x3000, .end = 0x9000},
+	 {.start = 0x1000, .end = 0x9000},
+	 SONDE_MAP_MMAP,
+	 true},
+	{"from both sides",
+	 {.start = 0x3000, .end = 0x5000},
+	 {.start = 0x1000, .end = 0x9000},
+	 SONDE_MAP_MMAP,
+	 true},
+	{"inside of what was there",
+	 {.start = 0x1000, .end = 0x9000},
+	 {.start = 0x3000, .end = 0x5000},
+	 SONDE_MAP_MMAP,
+	 false},
+	{"a stack at the top of what was there",
+	 {.start = 0x1000, .end = 0x9000},
+	 {.start = 0x7000, .end = 0x9000},
+	 SONDE_MAP_STACK,
+	 false},
+	{"a thread's stack",
+	 {.start = 0x7000, .end = 0x9000},
+	 {.start = 0x7000, .end = 0x9000},
+	 SONDE_MAP_STACK,
+	 true},
+	{"the first stack grew",
+	 {.start = 0x7000, .end = 0x9000},
+	 {.start = 0x6000, .end = 0x9000, .path = (char *)"[stack]"},
+	 SONDE_MAP_STACK,
+	 true},
+	{"a file where memory was",
+	 {.start = 0x1000, .end = 0x9000},
+	 {.start = 0x1000, .end = 0x9000, .inode = 7, .path = (char *)"/f"},
+	 SONDE_MAP_FILE,
+	 false},
+	{"another file",
+	 {.start = 0x1000, .end = 0x9000, .is_file = 1, .inode = 8, .dev = DEV(254, 1)},
+	 {.start = 0x1000, .end = 0x9000, .inode = 7, .dev_major = 254, .dev_minor = 1},
+	 SONDE_MAP_FILE,
+	 false},
+	{"the same, grown to one side",
+	 {.start = 0x1000, .end = 0x9000, .is_file = 1, .inode = 7, .dev = DEV(254, 1)},
+	 {.start = 0x3000, .end = 0x5000, .inode = 7, .dev_major = 254, .dev_minor = 1},
+	 SONDE_MAP_FILE,
+	 true},
+	{"overlayfs tells another inode",
+	 {.start = 0x1000, .end = 0x9000, .is_file = 1, .inode = 8, .dev = DEV(254, 1)},
+	 {.start = 0x1000, .end = 0x9000, .inode = 7, .dev_major = 0, .dev_minor = 40},
+	 SONDE_MAP_FILE,
+	 true},
+};
+
+static void mappings_are_told_apart(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(sames) / sizeof(sames[0]); i++) {
+		struct sonde_map now = sames[i].now;
+
+		print_message("%s\n", sames[i].title);
+		now.path = now.path ? now.path : (char *)"";
+		assert_int_equal(fault_where_same(&sames[i].seen, &now, sames[i].kind),
+				 sames[i].same);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(plans_by_feature),  cmocka_unit_test(denied_names_the_remedy),
 		cmocka_unit_test(entries_order),     cmocka_unit_test(series_are_distinct),
-		cmocka_unit_test(histograms_add_up),
+		cmocka_unit_test(histograms_add_up), cmocka_unit_test(mappings_are_told_apart),
 	};
 
 	return cmocka_run_group_tests_name("fault", tests, NULL, NULL);
