@@ -142,8 +142,8 @@ near() {
 	exec 9>&-
 	cat "$T/out"
 	total=$(awk '/^Page faults/{gsub(",", "", $3); print $3}' "$T/out")
-	rows=$(awk '/^  by /{on = $2 == "page"} on && /^    /{sub(/  mean.*|  latency.*/, ""); gsub(",", "", $NF)
-		sum += $NF} END{print sum}' "$T/out")
+	rows=$(awk '/^  by /{on = $2 == "page"} on && /^    /{
+		sub(/  mean.*|  latency.*/, ""); gsub(",", "", $NF); sum += $NF} END{print sum}' "$T/out")
 	[ "$rows" = "$total" ]
 	near "$total" "$(worked minflt)"
 }

@@ -204,6 +204,7 @@ static void print_shares(FILE *out, const struct sonde_snapshot *s, const char *
 {
 	sonde_autofree struct share *v = calloc(s->n_metrics + 1, sizeof(*v));
 	size_t n = 0, shown = all ? SIZE_MAX : MAX_SHOWN;
+	int width = 40;
 	char count[40], time[40];
 
 	snprintf(count, sizeof(count), "fault.%s_count", what);
@@ -216,9 +217,16 @@ static void print_shares(FILE *out, const struct sonde_snapshot *s, const char *
 	if (!n)
 		return;
 	qsort(v, n, sizeof(*v), by_count);
+	/* In a part of a recording those that had none are last. */
+	while (n && v[n - 1].count <= 0)
+		n--;
+	if (!n)
+		return;
+	for (size_t i = 0; i < n && i < shown; i++)
+		width = strlen(v[i].label) > (size_t)width ? (int)strlen(v[i].label) : width;
 	fprintf(out, "  by %s\n", what);
 	for (size_t i = 0; i < n && i < shown; i++)
-		fprintf(out, "    %-40s %11s  %10s\n", SONDE_PLAIN(v[i].label), N(v[i].count),
+		fprintf(out, "    %-*s %11s  %10s\n", width, SONDE_PLAIN(v[i].label), N(v[i].count),
 			NS(v[i].ns));
 	if (n > shown)
 		fprintf(out, "    and %zu more (-v lists all)\n", n - shown);
@@ -239,7 +247,7 @@ void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 			N(n / ((double)observed_ns / (double)SONDE_NS_PER_SEC) + 0.5));
 	if (timed)
 		fprintf(out, "  %s of the target's time", NS(time_ns));
-	if (timed && error > 0)
+	if (timed && error > 0 && n > 0)
 		fprintf(out, " (sampled, +- %s)", NS(error));
 	fputc('\n', out);
 	if (timed)

@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/mem.h"
+#include "show/report_window.h"
 #include "show/stat.h"
 #include "show/summary.h"
 
@@ -230,6 +231,12 @@ static void test_fault_rows(void **state)
 	text = TEXT_OF(sonde_summary_faults(out, &s, 0, true));
 	assert_says(text, "more", false);
 	assert_says(text, "worker/11", true);
+	free(text);
+	/* Beside a part of the recording: in the same words, with the time that they are of. */
+	text = TEXT_OF(sonde_window_print(out, &s, "fault.", sonde_fault_title, "THEN to NOW"));
+	assert_says(text, "these, and their counts, are of THEN to NOW\n    4 KiB, user code ",
+		    true);
+	assert_says(text, "base.minor", false);
 	free(text);
 	sonde_snapshot_fini(&s);
 }
