@@ -11,6 +11,9 @@
  */
 #include "lib/span.bpf.h"
 #include "lib/faultclass.bpf.h"
+#ifdef SONDE_FAULT_STACKS
+#include "lib/faultstack.bpf.h"
+#endif
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -339,15 +342,20 @@ static __always_inline void charge_mapping(const struct sonde_fault_thread *f, _
 	charge_key(&key, &first, ns);
 }
 
-/*
- * By place in the code: today the instruction that faulted. A stack's number would do as well for
- * an id: what it stands for is user space's affair (user/lens/fault_by.c).
- */
+#ifndef SONDE_FAULT_STACKS
+static __always_inline void charge_stack(const struct sonde_fault_thread *f, __u32 tgid, __u64 ns)
+{
+}
+#endif
+
+/* A site is the instruction that faulted: what it stands for is user space's affair
+ * (user/lens/fault_where.c). */
 static __always_inline void charge_all(const struct sonde_fault_thread *f, __u64 id, __u64 ns)
 {
 	charge_by(f, id >> 32, SONDE_FAULT_BY_THREAD, (__u32)id, ns);
 	charge_mapping(f, id >> 32, ns);
 	charge_by(f, id >> 32, SONDE_FAULT_BY_SITE, f->ip, ns);
+	charge_stack(f, id >> 32, ns);
 }
 
 /* Not inlined: at both ends, and at a begin that finds one missed. */

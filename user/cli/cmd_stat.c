@@ -14,6 +14,7 @@
 #include "model/stacks.h"
 #include "show/sites.h"
 #include "show/stat.h"
+#include "sonde/fault.h"
 
 struct stat_run {
 	struct sonde_stat_view view;
@@ -71,10 +72,10 @@ static int print_text(const struct sonde_args *args, const struct stat_run *run,
 {
 	int err = sonde_stat_summary(stdout, snap, end);
 
-	if (err || !args->sites || !run->stacks.n)
+	if (err || !run->stacks.n)
 		return err;
 	fputc('\n', stdout);
-	return sonde_sites_print(stdout, &run->stacks, args->sites);
+	return sonde_sites_print(stdout, &run->stacks, args->sites ? args->sites : 20);
 }
 
 static int print_end(const struct sonde_args *args, const struct stat_run *run,
@@ -120,7 +121,7 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	opts->on_tick_ctx = &run;
 	sonde_stack_table_init(&run.stacks);
 	opts->sinks = &sink;
-	opts->n_sinks = args->sites ? 1 : 0;
+	opts->n_sinks = args->sites || args->fault_by & 1u << SONDE_FAULT_BY_STACK ? 1 : 0;
 	sonde_output_hold();
 	sonde_snapshot_init(&snap);
 	sonde_observe_say_start();

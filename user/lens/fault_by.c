@@ -144,6 +144,7 @@ static void name_of(const struct fault_by_entry *e, struct fault_where *w, char 
 	case SONDE_FAULT_BY_SITE:
 		fault_where_site(w, e->key.id, buf, size);
 		return;
+	case SONDE_FAULT_BY_STACK: /* fault_stacks.c */
 	case SONDE_FAULT_BY__MAX:
 		break;
 	}
