@@ -85,6 +85,7 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 	struct sonde_stat_end end = {
 		.ended = result->ended,
 		.instant = run->instant,
+		.all = args->verbose > 0,
 		.observed_ns = result->observed_ns,
 		.attach_ns = result->attach_ns,
 		.detach_ns = result->detach_ns,
@@ -135,6 +136,11 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	return err;
 }
 
+/* Lenses that count events and have no level to read. */
+#define OF_EVENTS                                                                                  \
+	(1u << SONDE_LENS_QUERY | 1u << SONDE_LENS_FAULT | 1u << SONDE_LENS_STALL |                \
+	 1u << SONDE_LENS_ASK)
+
 static int run_stat(const struct sonde_args *args)
 {
 	struct sonde_session_opts opts;
@@ -145,6 +151,11 @@ static int run_stat(const struct sonde_args *args)
 	if (err)
 		return err;
 	/* What counts events has none to count in no time: nothing is attached for it. */
+	if (opts.instant && opts.lens_mask && !(opts.lens_mask & ~OF_EVENTS))
+		return sonde_err(EINVAL,
+				 "-d 0 leaves no time for what --lens names to happen; give it "
+				 "some (-d 10s), or look at what is there at an instant "
+				 "(--lens rss,alloc)");
 	if (opts.instant && !opts.lens_mask)
 		opts.lens_mask = 1u << SONDE_LENS_RSS | 1u << SONDE_LENS_ALLOC;
 	return args->dry_run ? sonde_observe_dry_run(args, &opts) : sonde_stat_session(args, &opts);
