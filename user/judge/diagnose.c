@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "core/num.h"
-#include "judge/asking.h"
 #include "judge/diagnose.h"
 
 #define B(v) sonde_fmt_bytes((char[32]){0}, 32, (v))
@@ -42,7 +41,6 @@ void sonde_memory_figures_init(struct sonde_memory_figures *f)
 		.rss_first = NAN,
 		.anon_first = NAN,
 		.live_first = NAN,
-		.ask_share = NAN,
 		.asking = "",
 		.allocator_name = "",
 		.file_parts = "",
@@ -307,10 +305,9 @@ static void ask_outside(const struct sonde_memory_figures *f, struct sonde_diagn
 		    B(f->held_system));
 }
 
-/* Below what matters it is no cause of anything. */
 static void ask_asking(const struct sonde_memory_figures *f, struct sonde_diagnosis *d)
 {
-	if (known(f->ask_share) && f->ask_share >= SONDE_ASKING_MATTERS)
+	if (*f->asking)
 		add(d, SONDE_CAUSE_ASKING, SONDE_FOUND_YES, "Asking?", "%s", f->asking);
 }
 

@@ -24,11 +24,11 @@ struct sonde_memory_figures {
 	double held_system; /* system-wide: huge pages mapped in part                          */
 	double rss_first, anon_first, live_first; /* when observation began                    */
 	double observed_s;  /* between the first and the last reading; 0: one reading          */
-	double ask_share;   /* of the CPU: asking the allocator for statistics                  */
 	bool search_daemon; /* its files and shared memory are an index                        */
 	const char *allocator_name; /* "glibc", or "" */
 	const char *file_parts;	    /* "(.spd 6.10 GiB, .spp 3.00 GiB)", or "" */
-	const char *asking; /* the sentence on that, or "" */
+	const char *asking; /* the sentence on asking the allocator for statistics; "": it does not
+			     * matter, or is not known */
 	const char *target;	    /* "-p 812": for the command to type next */
 };
 

@@ -170,10 +170,9 @@ static void fill_asking(const struct sonde_snapshot *s, struct sonde_figures *ou
 	struct sonde_asking a;
 
 	out->asking[0] = '\0';
-	if (!sonde_asking_of(s, &a))
+	if (!sonde_asking_of(s, &a) || !sonde_asking_matters(&a))
 		return;
 	sonde_asking_text(&a, out->asking, sizeof(out->asking));
-	out->memory.ask_share = a.share;
 	out->memory.asking = out->asking;
 }
 
