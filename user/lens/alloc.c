@@ -59,6 +59,8 @@ static const struct sonde_metric_desc metrics[] = {
 		   "age of the oldest part of alloc.allocated: above 0 it is an estimate"},
 	[M_HEAP] = {"alloc.heap", "bytes", SONDE_GAUGE,
 		    "address space that the allocator has from the system"},
+	[M_HEAP_MAPPED] = {"alloc.heap_mapped", "bytes", SONDE_GAUGE,
+			   "of it chunks that are mappings of their own, all of them live (glibc)"},
 	[M_FREE] = {"alloc.free", "bytes", SONDE_GAUGE, "of it free, by where it is kept"},
 	[M_UNMAPPED] = {"alloc.unmapped", "bytes", SONDE_GAUGE,
 			"of it given back to the system, address space kept"},
@@ -117,7 +119,7 @@ struct alloc_state {
 	size_t rows_bytes, sizes_bytes;
 	struct sonde_hist interval;
 	uint64_t prev_ns;
-	struct sonde_alloc_sites *sites; /* NULL: by call stack is not asked for */
+	struct sonde_alloc_sites *sites;       /* NULL: by call stack is not asked for */
 	struct sonde_alloc_counters *counters; /* in counters mode */
 	struct sonde_alloc_base base;	       /* in exact mode */
 };

@@ -111,7 +111,8 @@ static char *summary(const struct sonde_snapshot *s)
 	return text;
 }
 
-/* A share of next to nothing is no finding: an idle redis asks once a second and does little else. */
+/* A share of next to nothing is no finding: an idle redis asks once a second and does little else.
+ */
 static void test_idle(void **state)
 {
 	static const struct {
