@@ -60,9 +60,12 @@ static const char *target_meta(const struct sonde_snapshot *s, const char *targe
 /* When the last figures of a target are of. */
 static uint64_t end_of(const struct sonde_snapshot *s, const char *target)
 {
-	uint32_t index = (uint32_t)strtoul(target, NULL, 10);
-	const struct sonde_snap_metric *m = sonde_snapshot_find_metric(s, "rss.total", "", index);
+	const struct sonde_snap_metric *m;
+	uint64_t index;
 
+	if (sonde_parse_u64(target, &index))
+		return s->last_tick_ns;
+	m = sonde_snapshot_find_metric(s, "rss.total", "", (uint32_t)index);
 	return m && m->present && m->absent && m->last_ns < s->last_tick_ns ? m->last_ns
 									    : s->last_tick_ns;
 }
