@@ -75,7 +75,7 @@ near() { # GOT WANTED
 @test "why live is not known is said by its reason" {
 	begin untouched
 	"$B/sonde" stat -p "$work_pid" --lens rss -d 0 >"$T/out" 3>&- 9>&-
-	grep -q 'live or free: cannot split, the allocator was not asked: add alloc to --lens;' "$T/out"
+	grep -q 'live or free: cannot split, the allocator was not asked: it takes alloc in --lens,' "$T/out"
 	grep -q '^Allocator/THP? .* the allocator was not asked' "$T/out"
 	"$B/sonde" stat -p "$work_pid" --passive -d 0 >"$T/out" 3>&- 9>&-
 	grep -q 'live or free: cannot split, --passive does not read' "$T/out"

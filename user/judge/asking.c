@@ -123,8 +123,7 @@ bool sonde_asking_of(const struct sonde_snapshot *s, struct sonde_asking *out)
 
 bool sonde_asking_matters(const struct sonde_asking *a)
 {
-	return a->share >= SONDE_ASKING_MATTERS &&
-	       (isnan(a->cpus) || a->cpus >= SONDE_ASKING_CPUS);
+	return a->share >= SONDE_ASKING_MATTERS && (isnan(a->cpus) || a->cpus >= SONDE_ASKING_CPUS);
 }
 
 void sonde_asking_share(const struct sonde_asking *a, char *buf, size_t size)

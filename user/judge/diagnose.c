@@ -167,7 +167,7 @@ static void ask_index(const struct sonde_memory_figures *f, struct sonde_diagnos
  * out.
  */
 struct waste {
-	double most;	       /* NAN: the allocator does not tell what it has free */
+	double most;	       /* where what is free is not known: all that may be its */
 	double least;	       /* where !sure: if the program mapped nothing itself */
 	double own;	       /* resident, the allocator's                         */
 	double resident, used; /* from which least comes                            */
@@ -182,22 +182,22 @@ static double heap_held(const struct sonde_memory_figures *f)
 static struct waste bound_waste(const struct sonde_memory_figures *f)
 {
 	double aside = or0(f->lazyfree) + or0(f->bloat);
-	struct waste w = {.most = NAN, .sure = known(f->own)};
+	struct waste w = {.most = f->allocator - aside, .sure = known(f->own)};
 
-	w.own = w.sure ? f->own : f->allocator;
+	/* Mappings may have been read some time ago: what is resident now caps them. */
+	w.own = w.sure ? fmin(f->own, f->allocator) : f->allocator;
 	if (known(f->heap)) {
 		w.own = fmin(w.own, heap_held(f));
-		w.most = fmax(fmin(heap_held(f) - f->live, f->allocator - aside), 0);
+		w.most = fmin(w.most, heap_held(f) - f->live);
 	}
+	w.most = fmax(w.most, 0);
 	w.resident = w.own;
 	w.used = f->live;
 	if (w.sure && known(f->heap_big)) {
-		w.resident = fmin(f->own, w.own) - or0(f->own_big);
+		w.resident = w.own - or0(f->own_big);
 		w.used -= f->heap_big;
 	}
-	w.least = fmax(w.resident - w.used - aside, 0);
-	if (known(w.most))
-		w.least = fmin(w.least, w.most);
+	w.least = fmin(fmax(w.resident - w.used - aside, 0), w.most);
 	return w;
 }
 
@@ -219,7 +219,7 @@ static const char *beyond(const struct sonde_memory_figures *f, const struct was
 			  size_t size)
 {
 	snprintf(buf, size, "%s%s (%.0f %%) resident beyond the %s live%s%s",
-		 w->sure && known(w->most) && w->most > 1.1 * w->least ? "at least " : "",
+		 w->sure && known(f->heap) && w->most > 1.1 * w->least ? "at least " : "",
 		 B(w->least), percent(f, w->least), B(w->used),
 		 w->used < f->live ? ", big chunks left out" : "",
 		 w->sure ? "" : ", if the program maps no memory itself");
@@ -256,14 +256,19 @@ static void judge_waste(const struct sonde_memory_figures *f, struct sonde_diagn
 	struct waste w = bound_waste(f);
 	const char *q = "Allocator/THP?";
 
-	if (w.most < WASTE * f->rss)
+	if (w.most < WASTE * f->rss && !known(f->heap))
+		add(d, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, q,
+		    "at most %s (%.0f %%): so much is resident that may be the allocator's, of %s "
+		    "live",
+		    B(w.most), percent(f, w.most), B(f->live));
+	else if (w.most < WASTE * f->rss)
 		add(d, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, q,
 		    "at most %s (%.0f %%): so much is free of the %s that the allocator has from "
 		    "the system, %s live%s",
 		    B(w.most), percent(f, w.most), B(heap_held(f)), B(f->live), PROGRAM(f));
 	else if (w.least >= WASTE * f->rss)
 		name_waste(f, &w, d);
-	else if (known(w.most))
+	else if (known(f->heap))
 		add(d, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST, q,
 		    "at most %s (%.0f %%): so much is free of the %s that the allocator has from "
 		    "the system, %s live; how much of it is resident cannot be told%s",

@@ -93,14 +93,18 @@ const char *sonde_figure_why_not_live(const struct sonde_snapshot *s)
 		return "only its change was counted (exact mode), what was live at attach was not "
 		       "read";
 	has(s, "alloc.calls", &why);
-	return why ? why : "the allocator was not asked: add alloc to --lens";
+	return why ? why
+		   : "the allocator was not asked: it takes alloc in --lens, and no --alloc-mode "
+		     "off";
 }
 
 /* What may be the allocator's: all that is private and anonymous, and neither stack nor program
- * data. Where the mappings were not read it is all of it. */
+ * data. Where the mappings were not read it is all of it; where that was some time ago, what grew
+ * since counts. */
 static double allocator_bytes(const struct sonde_snapshot *s, double anon)
 {
 	static const char *const rows[] = {"heap", "arenas", "named", "large", "mapped"};
+	static const char *const others[] = {"stacks", "data"};
 	double sum = NAN;
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
@@ -109,7 +113,14 @@ static double allocator_bytes(const struct sonde_snapshot *s, double anon)
 		if (!isnan(v))
 			sum = isnan(sum) ? v : sum + v;
 	}
-	return isnan(sum) ? anon : sum;
+	if (isnan(sum) || isnan(anon))
+		return isnan(sum) ? anon : sum;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(others); i++) {
+		double v = figure(s, "rss.ledger", others[i], LAST);
+
+		anon -= isnan(v) ? 0 : v;
+	}
+	return fmax(anon, 0);
 }
 
 /* glibc's own memory is told from what the program mapped itself where mappings were read. */

@@ -288,6 +288,11 @@ static void test_live_untouched(void **state)
 	live(&f, 200 * MIB, 200 * MIB, 200 * MIB);
 	f.heap_big = 150 * MIB;
 	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST, "at most 100 MiB (54 %)");
+	/* Most of what was resident when the mappings were read has gone since. */
+	f.allocator = 120 * MIB;
+	live(&f, 190 * MIB, 190 * MIB, 190 * MIB);
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST, "at most 110 MiB");
+	f.allocator = 186 * MIB;
 	live(&f, 195 * MIB, 195 * MIB, 195 * MIB);
 	says(&f, SONDE_CAUSE_FRAGMENTATION, SONDE_FOUND_YES,
 	     "at least 40.0 MiB (22 %) resident beyond the 45.0 MiB live");
@@ -339,6 +344,11 @@ static void test_heap_unknown(void **state)
 	struct sonde_memory_figures f = base(110 * MIB, 100 * MIB);
 
 	(void)state;
+	/* An idle redis: no more can be wasted than there is. */
+	live(&f, 9 * MIB, 9 * MIB, 9 * MIB);
+	f.allocator = 10 * MIB;
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, "at most 10.0 MiB (9 %)");
+	f.allocator = 100 * MIB;
 	live(&f, 95 * MIB, 95 * MIB, 95 * MIB);
 	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_CANNOT_TELL, "cannot tell");
 	live(&f, 20 * MIB, 20 * MIB, 20 * MIB);

@@ -47,7 +47,9 @@ static void test_nothing(void **state)
 	assert_true(isnan(f.memory.rss) && isnan(f.memory.allocator) && isnan(f.memory.live));
 	assert_true(isnan(f.memory.file_data) && isnan(f.memory.bloat));
 	assert_string_equal(f.target, "-p PID");
-	assert_string_equal(f.memory.live_why, "the allocator was not asked: add alloc to --lens");
+	assert_string_equal(f.memory.live_why,
+			    "the allocator was not asked: it takes alloc in --lens, and no "
+			    "--alloc-mode off");
 	sonde_snapshot_fini(&s);
 }
 
@@ -80,6 +82,10 @@ static void test_two_targets_over_time(void **state)
 	assert_true(f.memory.file_data == 6144);
 	assert_string_equal(f.file_parts, "(.spd 4.00 KiB, .spp 2.00 KiB)");
 	assert_string_equal(f.target, "-p 812");
+	/* Mappings are read more seldom: what came since is not overlooked. */
+	put(&s, "rss.anon", "", 1, 61, 100, NULL);
+	sonde_figures_of(&s, &f);
+	assert_true(f.memory.allocator == 150);
 	/* One exits: what is held is the other's. */
 	put(&s, "rss.total", "", 1, 61, 0, "it exited");
 	sonde_figures_of(&s, &f);
