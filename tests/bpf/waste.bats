@@ -53,14 +53,15 @@ near() { # GOT WANTED
 	near "$(metric alloc.free)" "$free"
 	[ "$(metric alloc.heap_mapped)" = "$mapped" ]
 	# 34 MiB are free of 40 that are resident; live is 105 MiB.
-	finding retention yes '^the allocator keeps freed memory: 33\.[0-9] MiB .*beyond the 4\.8'
+	finding retention yes '^the allocator keeps freed memory: about 33\.[0-9] MiB .*beyond the 4\.8'
 	finding leak cannot_tell '^cannot tell from one reading$'
 }
 
 @test "what the program mapped itself is not the allocator's" {
 	begin mapped
 	look -d 0
-	finding allocator no '^at most [0-9.]+ KiB \(0 %\).*; 32\.[0-9] MiB is mapped by the program itself$'
+	finding allocator no '^at most [0-9.]+ KiB \(0 %\)'
+	finding allocator no '; at least 3[12]\.[0-9] MiB is mapped by the program itself$'
 	[ "$(jq '[.diagnosis[] | select(.cause == "huge_pages")] | length' "$T/json")" = 0 ]
 }
 

@@ -32,7 +32,6 @@ void sonde_memory_figures_init(struct sonde_memory_figures *f)
 		.allocator = NAN,
 		.own = NAN,
 		.own_big = NAN,
-		.program = NAN,
 		.heap = NAN,
 		.heap_back = NAN,
 		.heap_big = NAN,
@@ -172,6 +171,7 @@ struct waste {
 	double own;	       /* resident, the allocator's                         */
 	double resident, used; /* from which least comes                            */
 	bool sure;	       /* own is told from what the program mapped itself   */
+	bool about;	       /* big chunks may be merged with arenas              */
 };
 
 static double heap_held(const struct sonde_memory_figures *f)
@@ -194,22 +194,24 @@ static struct waste bound_waste(const struct sonde_memory_figures *f)
 	w.resident = w.own;
 	w.used = f->live;
 	if (w.sure && known(f->heap_big)) {
-		w.resident = w.own - or0(f->own_big);
+		w.resident = fmin(w.own - or0(f->own_big), heap_held(f) - f->heap_big);
+		w.about = f->heap_big - or0(f->own_big) >= MATTERS * f->rss;
 		w.used -= f->heap_big;
 	}
 	w.least = fmin(fmax(w.resident - w.used - aside, 0), w.most);
 	return w;
 }
 
-/* "; 26.0 MiB is mapped by the program itself", where that matters. */
+/* "; at least 26.0 MiB is mapped by the program itself", where that matters: what is resident
+ * beyond all that the allocator has. The row of other mappings may be more, but holds big chunks
+ * too that the kernel merged with their neighbours. */
 static const char *by_program(const struct sonde_memory_figures *f, char *buf, size_t size)
 {
-	double v = known(f->own) ? f->program : f->allocator - heap_held(f);
+	double v = f->allocator - heap_held(f);
 
 	buf[0] = '\0';
 	if (known(v) && v >= MATTERS * f->rss)
-		snprintf(buf, size, "; %s%s is mapped by the program itself",
-			 known(f->own) ? "" : "at least ", B(v));
+		snprintf(buf, size, "; at least %s is mapped by the program itself", B(v));
 	return buf;
 }
 #define PROGRAM(f) by_program((f), (char[80]){0}, 80)
@@ -219,7 +221,9 @@ static const char *beyond(const struct sonde_memory_figures *f, const struct was
 			  size_t size)
 {
 	snprintf(buf, size, "%s%s (%.0f %%) resident beyond the %s live%s%s",
-		 w->sure && known(f->heap) && w->most > 1.1 * w->least ? "at least " : "",
+		 w->about						 ? "about "
+		 : w->sure && known(f->heap) && w->most > 1.1 * w->least ? "at least "
+									 : "",
 		 B(w->least), percent(f, w->least), B(w->used),
 		 w->used < f->live ? ", big chunks left out" : "",
 		 w->sure ? "" : ", if the program maps no memory itself");

@@ -15,10 +15,9 @@ struct sonde_memory_figures {
 	double rss, anon, file, shmem;
 	double file_data; /* of file: neither programs nor libraries                         */
 	double allocator; /* private anonymous memory that may be the allocator's            */
-	double own;	  /* of it surely the allocator's: glibc's are told from the program's   */
-	double own_big;	  /* of own: chunks that are mappings of their own                       */
-	double program;	  /* of allocator: mapped by the program itself, where own is known      */
-	double heap;	  /* address space that the allocator has from the system                */
+	double own;	/* of it surely the allocator's, at least: glibc's are told apart        */
+	double own_big; /* of own: chunks that are mappings of their own                       */
+	double heap;	/* address space that the allocator has from the system                */
 	double heap_back; /* of it given back                                                    */
 	double heap_big;  /* of it chunks that are mappings of their own, all of them live       */
 	double lazyfree, anon_huge;

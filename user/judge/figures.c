@@ -139,7 +139,6 @@ static void fill_own(const struct sonde_snapshot *s, struct sonde_memory_figures
 	}
 	f->own = sum;
 	f->own_big = figure(s, "rss.ledger", "large", LAST);
-	f->program = figure(s, "rss.ledger", "mapped", LAST);
 }
 
 /* Everything live is known only where the allocator's own counters are read; what exact mode counts

@@ -271,7 +271,6 @@ static void test_live_untouched(void **state)
 	/* The untouched chunk is known to be a mapping of its own: */
 	f.own = 40 * MIB;
 	f.own_big = 0;
-	f.program = 1 * MIB;
 	f.heap_big = 100 * MIB;
 	says(&f, SONDE_CAUSE_RETENTION, SONDE_FOUND_YES,
 	     "35.0 MiB (83 %) resident beyond the 5.00 MiB live, big chunks left out");
@@ -295,7 +294,7 @@ static void test_live_untouched(void **state)
 	f.allocator = 186 * MIB;
 	live(&f, 195 * MIB, 195 * MIB, 195 * MIB);
 	says(&f, SONDE_CAUSE_FRAGMENTATION, SONDE_FOUND_YES,
-	     "at least 40.0 MiB (22 %) resident beyond the 45.0 MiB live");
+	     "about 40.0 MiB (22 %) resident beyond the 45.0 MiB live");
 }
 
 /* The allocator has not what the program mapped itself. */
@@ -310,10 +309,10 @@ static void test_program_maps(void **state)
 	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, "at most 1.40 MiB (1 %)");
 	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO,
 	     "; at least 25.2 MiB is mapped by the program itself");
-	f.own = 45 * MIB;
-	f.program = 26 * MIB;
+	/* Some big chunks are in mappings that could not be told from the program's. */
+	f.own = 14 * MIB;
 	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO,
-	     "live; 26.0 MiB is mapped by the program itself");
+	     "live; at least 25.2 MiB is mapped by the program itself");
 	/* 32 MiB of its own in huge pages, all in use, beside a heap of 132 KiB. */
 	f = base(34 * MIB, 32.5 * MIB);
 	live(&f, 4.66 * KIB, 4.66 * KIB, 4.66 * KIB);
@@ -326,7 +325,6 @@ static void test_program_maps(void **state)
 	f.anon_huge = 62 * MIB;
 	f.heap = f.own = 50 * MIB;
 	f.heap_big = f.own_big = 0;
-	f.program = 38 * MIB;
 	live(&f, 10 * MIB, 10 * MIB, 10 * MIB);
 	says(&f, SONDE_CAUSE_RETENTION, SONDE_FOUND_YES, "40.0 MiB (44 %)");
 	f.anon_huge = 80 * MIB;
