@@ -59,6 +59,8 @@ static const struct sonde_metric_desc metrics[] = {
 		   "age of the oldest part of alloc.allocated: above 0 it is an estimate"},
 	[M_HEAP] = {"alloc.heap", "bytes", SONDE_GAUGE,
 		    "address space that the allocator has from the system"},
+	[M_HEAP_MAPPED] = {"alloc.heap_mapped", "bytes", SONDE_GAUGE,
+			   "of it chunks that are mappings of their own, all of them live (glibc)"},
 	[M_FREE] = {"alloc.free", "bytes", SONDE_GAUGE, "of it free, by where it is kept"},
 	[M_UNMAPPED] = {"alloc.unmapped", "bytes", SONDE_GAUGE,
 			"of it given back to the system, address space kept"},
@@ -303,9 +305,11 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	if (!err && wants_sites(ctx))
 		err = sonde_alloc_sites_new(&s->sites, ctx, s->n_targets);
 	err = err ? err : sonde_alloc_domains_fill(ctx);
-	if (!err)
-		learn_plan(ctx);
-	return err;
+	if (err)
+		return err;
+	learn_plan(ctx);
+	sonde_alloc_base_prepare(ctx);
+	return 0;
 }
 
 static int alloc_start(struct sonde_lens_ctx *ctx)
@@ -466,6 +470,16 @@ static int alloc_finish(struct sonde_lens_ctx *ctx)
 	return 0;
 }
 
+static int push_whole(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
+
+	if (!s->rows || ctx->rehearsal || !s->targets[0].attached || ctx->targets->t[0].gone)
+		return 0;
+	return sonde_alloc_push_whole(ctx, &v, &s->base, s->targets[0].blind, ts_ns);
+}
+
 static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
 	struct alloc_state *s = ctx->priv;
@@ -480,7 +494,7 @@ static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 			err = push_why_not(ctx, t, ts_ns);
 	}
 	s->prev_ns = ts_ns;
-	return err;
+	return err ? err : push_whole(ctx, ts_ns);
 }
 
 static size_t add_hits(struct sonde_lens_hits *out, size_t n, size_t max, enum sonde_link_kind kind,

@@ -338,6 +338,45 @@ static void test_target(void **state)
 	sonde_snapshot_fini(&s);
 }
 
+/* Uptime is of the end, as the figures beside it; of what exited, of its last figures. */
+static void test_uptime(void **state)
+{
+	static const struct sonde_metric_desc total = {"rss.total", "bytes", SONDE_GAUGE, ""};
+	struct sonde_metric m = {
+		.desc = &total, .label = "", .ts_ns = BEGIN + 30 * SONDE_NS_PER_SEC};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &total, "", 1 << 20);
+	tick(&s, 60);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up", false);
+	free(text);
+	sonde_meta_set(&s.meta, "target.0.age_ns", "1500000000");
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 62 s;", true); /* of an old recording */
+	free(text);
+	sonde_meta_set(&s.meta, "target.0.start_mono_ns", "998000000000");
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 62 s;", true);
+	free(text);
+	tick(&s, 600);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 10 min;", true);
+	free(text);
+	m.value = 1;
+	assert_int_equal(sonde_visit(&s.visitor, metric, &m), 0);
+	m.absent = "the process is gone";
+	m.ts_ns += SONDE_NS_PER_SEC;
+	assert_int_equal(sonde_visit(&s.visitor, metric, &m), 0);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 32 s;", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 /* What is below 0 is told as it is, not as its change. */
 static void test_unexplained(void **state)
 {
@@ -370,7 +409,8 @@ int main(void)
 		cmocka_unit_test(test_allocations), cmocka_unit_test(test_drops),
 		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_fault_rows),  cmocka_unit_test(test_faults),
-		cmocka_unit_test(test_target),	    cmocka_unit_test(test_unexplained),
+		cmocka_unit_test(test_target),	    cmocka_unit_test(test_uptime),
+		cmocka_unit_test(test_unexplained),
 	};
 
 	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);
