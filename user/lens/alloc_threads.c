@@ -101,7 +101,7 @@ bool sonde_alloc_threads_wanted(const struct sonde_target *t)
 	if (t->gone)
 		return false;
 	own_exe[n > 0 ? n : 0] = '\0';
-	return !t->allocator || sonde_heap_counts_threads(t->allocator->name) ||
+	return !t->allocator || t->begun_ns || sonde_heap_counts_threads(t->allocator->name) ||
 	       (t->exe && !strcmp(t->exe, own_exe));
 }
 

@@ -17,8 +17,8 @@ struct sonde_alloc_threads;
 #define SONDE_ALLOC_THREADS_HOOK "alloc.threads"
 
 /*
- * May this target's allocator count by thread? Yes too where it is not known, and for a command
- * that sonde has yet to let go: it is still sonde itself.
+ * May this target's allocator count by thread? Yes too where it is not known, and for a program
+ * that began under observation: it may replace itself by another.
  */
 bool sonde_alloc_threads_wanted(const struct sonde_target *t);
 /* What the two programs need attached. 0 or -ENOMEM. */

@@ -33,6 +33,10 @@ typedef const char *sonde_summary_title(const char *label, char *buf, size_t siz
 void sonde_summary_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
 			  const char *heading, sonde_summary_title *title);
 
+/* "2 MiB huge, user code" for the series pmd.minor of the fault lens, into @buf or @label itself.
+ */
+const char *sonde_summary_fault_title(const char *label, char *buf, size_t size);
+
 /* What the allocator itself says of its heap; nothing where that was not read. */
 void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 /* Does the function behind this label of alloc.calls hand out memory, rather than take it back? */

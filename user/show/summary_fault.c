@@ -32,7 +32,7 @@ static const struct {
 	{"other", "other"},
 };
 
-static const char *title(const char *label, char *buf, size_t size)
+const char *sonde_summary_fault_title(const char *label, char *buf, size_t size)
 {
 	bool kernel = sonde_str_starts(label, "kernel_");
 	const char *name = label + (kernel ? strlen("kernel_") : 0);
@@ -154,7 +154,7 @@ void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 	fputc('\n', out);
 	if (timed)
 		print_parts(out, s, n);
-	sonde_summary_labels(out, s, "fault.latency", "by page", title);
+	sonde_summary_labels(out, s, "fault.latency", "by page", sonde_summary_fault_title);
 	print_shares(out, s, "thread");
 	print_shares(out, s, "mapping");
 	print_shares(out, s, "site");
