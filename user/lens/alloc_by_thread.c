@@ -74,6 +74,7 @@ static void choose_base(struct sonde_lens_ctx *ctx, const struct sonde_alloc_cou
 	if (!whole)
 		first = t->sum.bytes;
 	set_base(t, first.allocated, first.freed);
+	t->begun = target->begun_ns;
 	t->late_ns = sonde_mono_ns() - since;
 	if ((whole && !(t->sum.flags & SONDE_TLS_F_EARLIER)) ||
 	    (!target->begun_ns && t->late_ns < LATE_MIN_NS))

@@ -186,6 +186,9 @@ static int push_absence(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 /* Why what is live is not known, or no more than a bound of it. */
 static const char *why_not_live(const struct heap_target *t)
 {
+	if (t->by_thread && t->begun)
+		return "threads ended before its allocator was recognised and took their counters "
+		       "along; alloc.at_most holds threads' caches too";
 	if (t->by_thread)
 		return "threads ended before attach and took their counters along; alloc.live is "
 		       "the change since, alloc.at_most holds threads' caches too";

@@ -21,6 +21,7 @@ struct heap_target {
 	bool based;
 	uint64_t late_ns; /* of the time observed, not counted                  */
 	bool late_said;
+	bool begun; /* its program began under observation */
 	bool by_thread;		  /* its threads' own counters are read: they are its totals */
 	struct sonde_tls_sum sum; /* as they were read last */
 	bool lost_said, forked_said;
