@@ -71,6 +71,10 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_ENDS_LOST] =
 		{"alloc.ends_lost", "count", SONDE_COUNTER,
 		 "threads that ended unread: what each did since its last reading is missing"},
+	[M_LATE] =
+		{"alloc.counted_from", "ns", SONDE_GAUGE,
+		 "time observed before counting began: what was handed out and given back then is "
+		 "missing, of threads that ended by then if the program began under observation"},
 	[M_READ_TIME] = {"alloc.read_time", "ns", SONDE_GAUGE,
 			 "time that the latest reading of the heap took"},
 	[M_NOT_CLEAN] = {"alloc.not_clean", "count", SONDE_COUNTER,
@@ -332,10 +336,8 @@ static int alloc_retarget(struct sonde_lens_ctx *ctx)
 {
 	const struct alloc_state *s = ctx->priv;
 
-	if (s->counters)
-		sonde_alloc_counters_retarget(s->counters);
 	learn_plan(ctx);
-	return 0;
+	return s->counters ? sonde_alloc_counters_retarget(ctx, s->counters) : 0;
 }
 
 static struct sonde_alloc_row sum_row(const struct alloc_state *s, uint32_t target, uint32_t op)

@@ -22,6 +22,7 @@ enum sonde_alloc_metric {
 	M_METADATA,
 	M_THREADS,
 	M_ENDS_LOST,
+	M_LATE,
 	M_READ_TIME,
 	M_NOT_CLEAN,
 	/* Exact mode, by call stack. */

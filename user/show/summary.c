@@ -354,6 +354,9 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	bytes = sonde_snapshot_sum(s, "alloc.requested", &present);
 	fprintf(out, "Allocation, every call: %s calls (%s allocations, %s frees), %s requested",
 		N(calls), N(allocations(s)), N(calls - allocations(s)), B(bytes));
+	if (labelled(s, "alloc.calls", "realloc") > 0)
+		fprintf(out,
+			"; a realloc of a block is one allocation, and gives the old one back");
 	if (observed_ns)
 		fprintf(out, "; rates are those of a target slowed by the probes");
 	fputc('\n', out);
