@@ -98,6 +98,7 @@ static const char *const op_names[SONDE_ALLOC__MAX] = {
 struct op_link {
 	enum sonde_link_kind entry, ret; /* NONE: not attached */
 	enum sonde_insn_kind insn;
+	const struct sonde_hook *hook;
 	bool blind; /* the pointer that it gives is not seen */
 };
 
@@ -117,7 +118,7 @@ struct alloc_state {
 	size_t rows_bytes, sizes_bytes;
 	struct sonde_hist interval;
 	uint64_t prev_ns;
-	struct sonde_alloc_sites *sites; /* NULL: by call stack is not asked for */
+	struct sonde_alloc_sites *sites;       /* NULL: by call stack is not asked for */
 	struct sonde_alloc_counters *counters; /* in counters mode */
 	struct sonde_alloc_base base;	       /* in exact mode */
 };
@@ -211,6 +212,14 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 			if (t < 0 || (uint32_t)t >= s->n_targets)
 				continue;
 			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
+			s->targets[t].attached = true;
+			s->targets[t].blind |=
+				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
+			/* Of the sites of one hook the busiest is the first, and all hits are
+			 * priced as its: delete of a size has variants that nearly nobody calls. */
+			if (op->hook == item->hook)
+				continue;
+			op->hook = item->hook;
 			op->entry = item->kind;
 			op->insn = site->site.kind;
 			/* Where two functions share a name, the plan's last is the busy one. */
@@ -220,9 +229,6 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 					  : SONDE_LINK_URETPROBE_MULTI;
 			op->blind = !strcmp(item->program, "alloc_take") ||
 				    !strcmp(item->program, "alloc_count");
-			s->targets[t].attached = true;
-			s->targets[t].blind |=
-				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
 		}
 	}
 }

@@ -28,7 +28,7 @@ static void value(struct sonde_snapshot *s, const struct sonde_metric_desc *desc
 static void start(struct sonde_snapshot *s)
 {
 	sonde_snapshot_init(s);
-	sonde_snapshot_start(s, BEGIN);
+	sonde_visit(&s->visitor, start, BEGIN);
 }
 
 static void tick(struct sonde_snapshot *s, unsigned second)
