@@ -409,6 +409,14 @@ void sonde_summary_own_cost(FILE *out, const struct sonde_snapshot *s)
 	print_own_cost(out, s, "Cost ");
 }
 
+static bool has_cpu(const struct sonde_snapshot *s)
+{
+	bool present;
+
+	sonde_snapshot_sum(s, "proc.cpu_user", &present);
+	return present;
+}
+
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 {
 	double ratio = sonde_summary_cost_ratio(s), v;
@@ -417,7 +425,9 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 	if (ratio >= 0)
 		fprintf(out, "%.2g %% of the target's CPU (hits x calibrated cost)", 100 * ratio);
 	else
-		fprintf(out, "not known: the target used no CPU in this time");
+		fprintf(out, "not known: the target %s",
+			has_cpu(s) ? "used no CPU in this time"
+				   : "was gone before its CPU time was read");
 	if (gauge(s, "cost.hits", &v))
 		fprintf(out, "; %s hits", N(v));
 	print_own_cost(out, s, "; ");
