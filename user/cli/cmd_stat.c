@@ -46,6 +46,9 @@ static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 		print_field(snap);
 		return sonde_output_flush();
 	}
+	/* A few ms of an interval are no rate to put beside the others; the summary has them. */
+	if (!run->json && snap->partial && run->view.any)
+		return 0;
 	err = run->json ? sonde_stat_json_line(run->view.out, snap)
 			: sonde_stat_line(&run->view, snap);
 	return err ? err : sonde_output_flush();
@@ -71,9 +74,13 @@ static int print_text(const struct sonde_args *args, const struct stat_run *run,
 {
 	int err = sonde_stat_summary(stdout, snap, end);
 
-	if (err || !args->sites || !run->stacks.n)
+	if (err || !args->sites)
 		return err;
 	fputc('\n', stdout);
+	if (!run->stacks.n) {
+		fputs("Call sites: none, for no allocation was seen in this time\n", stdout);
+		return 0;
+	}
 	return sonde_sites_print(stdout, &run->stacks, args->sites);
 }
 
@@ -117,6 +124,8 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	run.instant = opts->instant;
 	opts->on_tick = on_tick;
 	opts->on_tick_ctx = &run;
+	if (!run.json && !run.field)
+		opts->on_observing = sonde_observe_say_observing;
 	sonde_stack_table_init(&run.stacks);
 	opts->sinks = &sink;
 	opts->n_sinks = args->sites ? 1 : 0;

@@ -107,6 +107,13 @@ int sonde_export_put(struct sonde_export *x, struct sonde_str *line)
 	return 0;
 }
 
+static int take_begin(void *ctx, const struct sonde_meta *meta)
+{
+	struct sonde_export *x = ctx;
+
+	return sonde_visit(&x->stacks->visitor, begin, meta);
+}
+
 static int take_stack(void *ctx, const struct sonde_stack *s)
 {
 	struct sonde_export *x = ctx;
@@ -124,6 +131,7 @@ static int take_count(void *ctx, const struct sonde_stack_count *c)
 void sonde_export_take_stacks(struct sonde_export *x, struct sonde_stack_table *t)
 {
 	x->stacks = t;
+	x->visitor.begin = take_begin;
 	x->visitor.stack = take_stack;
 	x->visitor.stack_count = take_count;
 }

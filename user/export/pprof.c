@@ -79,8 +79,7 @@ static int pprof_close(struct sonde_export *x)
 	int err = sonde_site_groups(&p->table, SONDE_LENS_ALLOC, false, &g, &n);
 
 	if (!err && !n)
-		err = sonde_err(ENODATA, "nothing was counted by call site here; record with "
-					 "--alloc-mode exact --sites -d TIME");
+		err = sonde_stack_table_empty(&p->table, "");
 	err = err ? err : write_profile(x, p, g, n);
 	sonde_site_groups_fini(g, n);
 	sonde_stack_table_fini(&p->table);

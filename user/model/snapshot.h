@@ -43,6 +43,7 @@ struct sonde_snapshot {
 	uint64_t prev_drops;	 /* sum of all, when the interval before was shown */
 	uint64_t spans;		 /* seen */
 	uint64_t first_tick_ns, last_tick_ns, prev_tick_ns, ticks;
+	bool partial; /* the interval that ended last was cut off by the end of the session */
 	bool started; /* first_tick_ns is when the first interval began, not when it ended */
 	struct sonde_visitor visitor; /* feed this */
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/err.h"
 #include "core/mem.h"
 #include "model/stacks.h"
 
@@ -117,10 +118,35 @@ static int on_count(void *ctx, const struct sonde_stack_count *c)
 	return 0;
 }
 
+/* Recordings that were made before the row have only their command line. */
+static int on_begin(void *ctx, const struct sonde_meta *meta)
+{
+	struct sonde_stack_table *t = ctx;
+	const char *command = sonde_meta_find(meta, "command");
+
+	t->asked =
+		sonde_meta_find(meta, SONDE_META_SITES) || (command && strstr(command, " --sites"));
+	return 0;
+}
+
+int sonde_stack_table_empty(const struct sonde_stack_table *t, const char *what)
+{
+	if (t->asked)
+		return sonde_err(ENODATA,
+				 "%sno allocation was seen in this time, by any call site; record "
+				 "for longer, or when the target is busy",
+				 what);
+	return sonde_err(ENODATA,
+			 "%snothing was counted by call site here; record with --alloc-mode exact "
+			 "--sites -d TIME",
+			 what);
+}
+
 void sonde_stack_table_init(struct sonde_stack_table *t)
 {
 	*t = (struct sonde_stack_table){
-		.visitor = {.ctx = t, .stack = on_stack, .stack_count = on_count}};
+		.visitor = {
+			.ctx = t, .begin = on_begin, .stack = on_stack, .stack_count = on_count}};
 }
 
 void sonde_stack_table_fini(struct sonde_stack_table *t)

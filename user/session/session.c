@@ -111,6 +111,9 @@ static int record(struct session *s)
 	loop_restart(&s->loop, interval_ns(s));
 	s->deadline_ns = s->opts->instant ? now : d > UINT64_MAX - now ? UINT64_MAX : now + d;
 	err = session_consumption_begin(s);
+	if (!err && !s->opts->instant && s->opts->on_observing)
+		s->opts->on_observing(s->opts->on_observing_ctx, &s->targets,
+				      s->result->attach_ns);
 	err = err ? err : session_release_command(s);
 	while (!err && !s->ended) {
 		err = loop_run(s, s->deadline_ns);
@@ -130,6 +133,7 @@ static int last_tick(struct session *s)
 	int err = session_finish_lenses(s);
 
 	err = err ? err : session_tick(s, now);
+	s->snap->partial = since < interval_ns(s) - interval_ns(s) / 10;
 	if (!err && !s->opts->instant && since > interval_ns(s) / 10)
 		session_show_interval(s);
 	return err;

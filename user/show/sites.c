@@ -134,8 +134,7 @@ int sonde_sites_print(FILE *out, const struct sonde_stack_table *table, size_t r
 		return err;
 	if (!n) {
 		sonde_site_groups_fini(g, n);
-		return sonde_err(ENODATA, "nothing was counted by call site here; record with "
-					  "--alloc-mode exact --sites -d TIME");
+		return sonde_stack_table_empty(table, "");
 	}
 	t = sum(g, n);
 	print_heading(out, n, &t);

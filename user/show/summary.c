@@ -12,6 +12,7 @@
 #include "core/str.h"
 #include "show/ledger.h"
 #include "show/summary.h"
+#include "sonde/query.h"
 
 #define B(v)  sonde_fmt_bytes((char[32]){0}, 32, (v))
 #define NS(v) sonde_fmt_ns((char[32]){0}, 32, (v))
@@ -254,6 +255,20 @@ static void print_query_heap(FILE *out, const struct sonde_snapshot *s)
 	fputc('\n', out);
 }
 
+/* That nothing was asked is one thing, that it was not understood another. */
+static void print_no_queries(FILE *out, const struct sonde_snapshot *s)
+{
+	uint64_t n = s->drops[SONDE_LENS_QUERY][SONDE_DROP_UNDECODED];
+
+	if (n)
+		fprintf(out,
+			"Queries none decoded: %s connection%s no protocol that is known here "
+			"(known: " SONDE_QUERY_PROTOCOLS ")\n",
+			N(n), n == 1 ? " speaks" : "s speak");
+	else
+		fprintf(out, "Queries none seen\n");
+}
+
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
 	struct sonde_hist h;
@@ -261,7 +276,7 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	double n = sonde_snapshot_sum(s, "query.spans", &present);
 
 	if (present && n <= 0)
-		fprintf(out, "Queries none seen\n");
+		print_no_queries(out, s);
 	if (!present || n <= 0 || sonde_hist_init(&h))
 		return;
 	fprintf(out, "Queries %s", N(n));
@@ -396,7 +411,7 @@ static void print_own_cost(FILE *out, const struct sonde_snapshot *s, const char
 	if (gauge(s, "cost.own_cpu", &v))
 		fprintf(out, "%ssonde itself %s CPU", before, NS(v));
 	if (gauge(s, "cost.start_cpu", &v))
-		fprintf(out, " after %s to start", NS(v));
+		fprintf(out, " (and %s CPU to start)", NS(v));
 	if (gauge(s, "cost.own_rss", &v))
 		fprintf(out, ", %s RSS", B(v));
 	if (gauge(s, "cost.map_bytes", &v))
