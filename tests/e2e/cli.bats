@@ -148,10 +148,12 @@ refused() { # CODE PATTERN ARG...
 	run "$SONDE" stat -p "$TARGET" --alloc-mode exact -d 200ms --lens rss --yes
 	echo "$output"
 	[ "$status" = 0 ]
-	[[ $output =~ a\ malloc\ and\ free\ pair\ costs\ the\ target\ about\ ([0-9.]+)\ us.*takes\ about\ ([0-9.]+)\ ms ]]
+	said='a malloc and free pair costs the target about ([0-9.]+) us.*takes about ([0-9.]+) ms'
+	[[ $output =~ $said ]]
 	price=${BASH_REMATCH[1]} query=${BASH_REMATCH[2]}
 	# 1,300 pairs, to the digits shown; and no sum of single-stepped prices, which doctor has too.
-	awk -v p="$price" -v q="$query" 'BEGIN { exit !(q > 1.3 * (p - 0.06) - 0.06 && q < 1.3 * (p + 0.06) + 0.06) }'
+	awk -v p="$price" -v q="$query" \
+		'BEGIN { exit !(q > 1.3 * (p - 0.06) - 0.06 && q < 1.3 * (p + 0.06) + 0.06) }'
 	run "$SONDE" stat -q -p "$TARGET" --alloc-mode exact -d 200ms --lens rss --yes
 	[ "$status" = 0 ]
 	[[ $output != *"sonde: "* ]]
@@ -204,6 +206,13 @@ refused() { # CODE PATTERN ARG...
 	[[ $output == *"no query trace"*"--series"*"--to pprof"* ]]
 	run "$SONDE" export "$f" --to csv --series
 	[[ $output != *"no query trace"* ]]
+	# A target that is idle at first has no histogram; what is reported begins when counting did.
+	ns=$(sqlite3 -readonly "$f" "SELECT max(ts_ns) - (SELECT CAST(value AS INTEGER) FROM meta
+		WHERE key = 'recording.active_ns') FROM tick")
+	[ "$ns" -ge 100000000 ]
+	took=$(awk -v ns="$ns" \
+		'BEGIN { if (ns < 999e6) printf "%.0f ms", ns / 1e6; else printf "%.2f s", ns / 1e9 }')
+	"$SONDE" report "$f" | grep -F " UTC ($took), complete"
 	[ "$("$SONDE" export "$f" --to jsonl | jq -s 'map(select(.type == "drops")) | length')" = 0 ]
 }
 
@@ -321,7 +330,7 @@ refused() { # CODE PATTERN ARG...
 		echo "${PIPESTATUS[0]}"' - "$SONDE" "$TARGET" "$BATS_TEST_TMPDIR/err"
 	echo "$output"
 	[ "$output" = 0 ]
-	[ ! -s "$BATS_TEST_TMPDIR/err" ]
+	! grep -v observing "$BATS_TEST_TMPDIR/err"
 }
 
 @test "output that cannot be written is said, exit 1" {

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "core/err.h"
-#include "core/log.h"
 #include "core/mem.h"
 #include "export/columns.h"
 #include "export/export.h"
@@ -165,8 +164,8 @@ static int csv_close(struct sonde_export *x)
 	struct csv *c = x->priv;
 
 	if (!x->opts.series && !c->any)
-		sonde_warn("no query trace is in it, so there is only the header; --series writes "
-			   "figures over time, --to pprof and --to folded call stacks");
+		x->remark = "no query trace is in it, so there is only the header; --series writes "
+			    "figures over time, --to pprof and --to folded call stacks";
 	sonde_str_fini(&c->line);
 	free(c);
 	return 0;

@@ -153,6 +153,8 @@ int sonde_export_close(struct sonde_export **xp)
 	errno = 0;
 	if (fflush(x->out) || ferror(x->out))
 		err = err ? err : write_error();
+	if (!err && x->remark)
+		sonde_warn("%s", x->remark);
 	free(x);
 	return err;
 }

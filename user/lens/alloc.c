@@ -22,6 +22,7 @@
 #include "lens/alloc_consumption.h"
 #include "lens/alloc_counters.h"
 #include "lens/alloc_hooks.h"
+#include "lens/alloc_link.h"
 #include "lens/alloc_metrics.h"
 #include "lens/alloc_sites.h"
 #include "lens/lens.h"
@@ -94,16 +95,8 @@ static const char *const op_names[SONDE_ALLOC__MAX] = {
 	[SONDE_ALLOC_REALLOCARRAY] = "reallocarray",
 };
 
-/* How an operation of a target is attached, for the account of hits. */
-struct op_link {
-	enum sonde_link_kind entry, ret; /* NONE: not attached */
-	enum sonde_insn_kind insn;
-	const struct sonde_hook *hook;
-	bool blind; /* the pointer that it gives is not seen */
-};
-
 struct target_state {
-	struct op_link ops[SONDE_ALLOC__MAX];
+	struct sonde_alloc_link ops[SONDE_ALLOC__MAX];
 	bool attached;
 	bool blind;	   /* a block's size cannot be learned, of one of its allocators at least */
 	uint64_t bytes;	   /* at the previous tick */
@@ -207,28 +200,15 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 		for (size_t j = 0; j < item->hook->n_sites; j++) {
 			const struct sonde_probe_site *site = &item->hook->sites[j];
 			ssize_t t = sonde_target_list_find(ctx->targets, site->pid);
-			struct op_link *op;
 
 			if (t < 0 || (uint32_t)t >= s->n_targets)
 				continue;
-			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
 			s->targets[t].attached = true;
 			s->targets[t].blind |=
 				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
-			/* Of the sites of one hook the busiest is the first, and all hits are
-			 * priced as its: delete of a size has variants that nearly nobody calls. */
-			if (op->hook == item->hook)
-				continue;
-			op->hook = item->hook;
-			op->entry = item->kind;
-			op->insn = site->site.kind;
-			/* Where two functions share a name, the plan's last is the busy one. */
-			op->ret = !item->ret_program ? SONDE_LINK_NONE
-				  : item->kind == SONDE_LINK_UPROBE_PERF
-					  ? SONDE_LINK_URETPROBE_PERF
-					  : SONDE_LINK_URETPROBE_MULTI;
-			op->blind = !strcmp(item->program, "alloc_take") ||
-				    !strcmp(item->program, "alloc_count");
+			sonde_alloc_link_take(
+				&s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)], item,
+				site);
 		}
 	}
 }
@@ -499,7 +479,7 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 
 	for (uint32_t t = 0; s && t < s->n_targets; t++) {
 		for (uint32_t op = 1; s->targets[t].attached && op < SONDE_ALLOC__MAX; op++) {
-			const struct op_link *l = &s->targets[t].ops[op];
+			const struct sonde_alloc_link *l = &s->targets[t].ops[op];
 			struct sonde_alloc_row row = sum_row(s, t, op);
 
 			n = add_hits(out, n, max, l->entry, l->insn, row.calls + row.inner);

@@ -6,7 +6,8 @@
  *
  * Every hook returns 0 or -errno; an error stops the source and is returned by it. What a hook is
  * given is borrowed for the call. Order: begin, start when the first interval begins (a source that does
- * not know when has none), then values in time order per series, tick after each interval, end last. `drop` carries cumulative counts.
+ * not know when has none), then values in time order per series, tick after each interval, end last.
+ * `drop` carries cumulative counts.
  */
 #ifndef SONDE_MODEL_VISITOR_H
 #define SONDE_MODEL_VISITOR_H
