@@ -250,6 +250,10 @@ static void print_heading(FILE *out, const struct sonde_report *rep)
 	fprintf(out, "made by: %s\n", *meta(rep, "command") ? meta(rep, "command") : "?");
 }
 
+/* The sum is exact, but user and system are told apart by ticks of 10 ms: of less it says nothing.
+ */
+#define SPLIT_NS 100e6
+
 static void print_cpu(FILE *out, const struct sonde_report *rep)
 {
 	const struct sonde_snapshot *s = &rep->snap;
@@ -261,8 +265,10 @@ static void print_cpu(FILE *out, const struct sonde_report *rep)
 
 	if (!have_user || !have_sys || !covered_ns(rep))
 		return;
-	fprintf(out, "CPU %s user, %s system: %.2f cores", NS(user), NS(sys),
-		(user + sys) / (double)covered_ns(rep));
+	fprintf(out, "CPU %s", NS(user + sys));
+	if (user + sys >= SPLIT_NS)
+		fprintf(out, " (%s user, %s system)", NS(user), NS(sys));
+	fprintf(out, ": %.2f cores", (user + sys) / (double)covered_ns(rep));
 	if (have_min && have_maj)
 		fprintf(out, "; %s minor and %s major faults by the kernel's count", N(min),
 			N(maj));

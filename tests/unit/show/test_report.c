@@ -76,7 +76,7 @@ static void test_cut_short(void **state)
 }
 
 /* One counter, of a target that did nothing at first: no histogram says when recording began. */
-static int record_idle_at_first(const char *path, bool say_start)
+static int record_idle_at_first(const char *path, bool say_start, double cpu_ns)
 {
 	static const struct sonde_metric_desc minflt = {"proc.minflt", "count", SONDE_COUNTER, ""};
 	static const struct sonde_metric_desc user = {"proc.cpu_user", "ns", SONDE_COUNTER, ""};
@@ -103,7 +103,7 @@ static int record_idle_at_first(const char *path, bool say_start)
 		m.value = 0;
 		err = err ? err : sonde_visit(v, metric, &m);
 		m.desc = &user;
-		m.value = t > 1 ? 3e9 : 0;
+		m.value = t > 1 ? cpu_ns : 0;
 		err = err ? err : sonde_visit(v, metric, &m);
 		err = err ? err : sonde_visit(v, tick, m.ts_ns);
 	}
@@ -118,10 +118,10 @@ static void test_first_interval_counts(void **state)
 	char *got;
 
 	(void)state;
-	assert_int_equal(record_idle_at_first(path, true), 0);
+	assert_int_equal(record_idle_at_first(path, true, 3e9), 0);
 	got = report_of(path, NULL, 1);
 	assert_says(got, "17:28:30 to 17:28:36 UTC (6.00 s), NOT COMPLETE");
-	assert_says(got, "CPU 3.00 s user, 0 ns system: 0.50 cores");
+	assert_says(got, "CPU 3.00 s (3.00 s user, 0 ns system): 0.50 cores");
 	free(got);
 	got = report_of(path, &f, 1);
 	assert_says(got, "17:28:32 to 17:28:36 UTC (4.00 s)");
@@ -131,9 +131,11 @@ static void test_first_interval_counts(void **state)
 	assert_says(got, "17:28:30 to 17:28:36 UTC (6.00 s)");
 	free(got);
 	/* Of an older version: it is not known to have begun before its first tick. */
-	assert_int_equal(record_idle_at_first(path, false), 0);
+	assert_int_equal(record_idle_at_first(path, false, 48.8e6), 0);
 	got = report_of(path, NULL, 1);
 	assert_says(got, "17:28:31 to 17:28:36 UTC (5.00 s)");
+	/* Too little for ticks to tell user from system. */
+	assert_says(got, "CPU 48.8 ms: 0.01 cores");
 	free(got);
 	fix_remove(path);
 }
@@ -150,7 +152,7 @@ static void test_since(void **state)
 	(void)state;
 	assert_int_equal(fix_record(path, NULL, FIX_TICKS, true), 0);
 	got = report_of(path, &f, 1);
-	assert_says(got, "CPU 7.60 s user, 1.90 s system: 0.50 cores");
+	assert_says(got, "CPU 9.50 s (7.60 s user, 1.90 s system): 0.50 cores");
 	assert_says(got, "Queries 380 (20/s)");
 	assert_says(got, "  max 1.80 ms\n  phases\n    queue wait         380  mean   20.0 us");
 	assert_null(strstr(got, "UTC minute"));
