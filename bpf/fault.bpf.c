@@ -11,6 +11,9 @@
  */
 #include "lib/span.bpf.h"
 #include "lib/faultclass.bpf.h"
+#ifdef SONDE_FAULT_STACKS
+#include "lib/faultstack.bpf.h"
+#endif
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -373,15 +376,20 @@ static __always_inline void charge_by(const struct sonde_fault_thread *f, __u32 
 	__sync_fetch_and_add(&sum->ns, ns);
 }
 
-/*
- * By place in the code: today the instruction that faulted. A stack's number would do as well for
- * an id: what it stands for is user space's affair (user/lens/fault_by.c).
- */
+#ifndef SONDE_FAULT_STACKS
+static __always_inline void charge_stack(const struct sonde_fault_thread *f, __u32 tgid, __u64 ns)
+{
+}
+#endif
+
+/* A site is the instruction that faulted: what it stands for is user space's affair
+ * (user/lens/fault_by.c). */
 static __always_inline void charge_all(const struct sonde_fault_thread *f, __u64 id, __u64 ns)
 {
 	charge_by(f, id >> 32, SONDE_FAULT_BY_THREAD, (__u32)id, ns);
 	charge_by(f, id >> 32, SONDE_FAULT_BY_MAPPING, f->address >> SONDE_FAULT_BLOCK_SHIFT, ns);
 	charge_by(f, id >> 32, SONDE_FAULT_BY_SITE, f->ip, ns);
+	charge_stack(f, id >> 32, ns);
 }
 
 static __always_inline int fault_end(bool major)

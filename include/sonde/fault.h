@@ -58,7 +58,8 @@ enum sonde_fault_class {
 #define SONDE_FAULT_BY(X)                                                                          \
 	X(0, THREAD, "thread")                                                                     \
 	X(1, MAPPING, "mapping")                                                                   \
-	X(2, SITE, "site")
+	X(2, SITE, "site")                                                                         \
+	X(3, STACK, "stack")
 
 enum sonde_fault_by {
 #define SONDE_FAULT_ENUM(id, sym, name) SONDE_FAULT_BY_##sym = (id),
@@ -75,6 +76,7 @@ struct sonde_fault_config {
 	sonde_u32 every;      /* 1: time every fault                                      */
 	sonde_u32 by;	      /* bits by enum sonde_fault_by                              */
 	sonde_u32 cast;	      /* this kernel has bpf_rdonly_cast()                        */
+	sonde_u32 targets;    /* of so many call stacks can be had                        */
 };
 
 static inline __attribute__((always_inline)) sonde_u16

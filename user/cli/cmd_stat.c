@@ -14,6 +14,7 @@
 #include "model/stacks.h"
 #include "show/sites.h"
 #include "show/stat.h"
+#include "sonde/fault.h"
 
 struct stat_run {
 	struct sonde_stat_view view;
@@ -68,20 +69,28 @@ static void next_command(const struct sonde_args *args, bool instant, char *buf,
 		snprintf(buf, size, "sonde %s -n %s %s", verb, args->name, rest);
 }
 
+static bool by_stack(const struct sonde_args *args)
+{
+	return args->fault_by & 1u << SONDE_FAULT_BY_STACK;
+}
+
 /* Call sites come after the summary, which they would hide otherwise. */
 static int print_text(const struct sonde_args *args, const struct stat_run *run,
 		      const struct sonde_snapshot *snap, const struct sonde_stat_end *end)
 {
 	int err = sonde_stat_summary(stdout, snap, end);
 
-	if (err || !args->sites)
+	if (err || (!args->sites && !by_stack(args)))
 		return err;
 	fputc('\n', stdout);
 	if (!run->stacks.n) {
-		fputs("Call sites: none, for no allocation was seen in this time\n", stdout);
+		fprintf(stdout, "Call sites: none, for no %s was seen in this time\n",
+			!by_stack(args) ? "allocation"
+			: args->sites	? "allocation or page fault"
+					: "page fault");
 		return 0;
 	}
-	return sonde_sites_print(stdout, &run->stacks, args->sites);
+	return sonde_sites_print(stdout, &run->stacks, args->sites ? args->sites : 20);
 }
 
 static int print_end(const struct sonde_args *args, const struct stat_run *run,
@@ -128,7 +137,7 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 		opts->on_observing = sonde_observe_say_observing;
 	sonde_stack_table_init(&run.stacks);
 	opts->sinks = &sink;
-	opts->n_sinks = args->sites ? 1 : 0;
+	opts->n_sinks = args->sites || by_stack(args) ? 1 : 0;
 	sonde_output_hold();
 	sonde_snapshot_init(&snap);
 	sonde_observe_say_start();

@@ -265,6 +265,7 @@ static void name_of(const struct entry *e, const struct where *w, char *buf, siz
 	case SONDE_FAULT_BY_SITE:
 		name_site(w, e->key.id, buf, size);
 		return;
+	case SONDE_FAULT_BY_STACK: /* fault_stacks.c */
 	case SONDE_FAULT_BY__MAX:
 		break;
 	}

@@ -104,13 +104,13 @@ static int on_count(void *ctx, const struct sonde_stack_count *c)
 		return -ENOMEM;
 	row->last = *c;
 	row->counted = true;
+	if (!c->has_live)
+		return 0;
 	if (!t->n_times || t->times[t->n_times - 1] != c->ts_ns) {
 		if (SONDE_GROW(t->times, t->n_times, t->cap_times))
 			return -ENOMEM;
 		t->times[t->n_times++] = c->ts_ns;
 	}
-	if (!c->has_live)
-		return 0;
 	if (SONDE_GROW(row->points, row->n_points, row->cap_points))
 		return -ENOMEM;
 	row->points[row->n_points++] = (struct sonde_stack_point){(uint32_t)(t->n_times - 1),
@@ -118,27 +118,38 @@ static int on_count(void *ctx, const struct sonde_stack_count *c)
 	return 0;
 }
 
-/* Recordings that were made before the row have only their command line. */
+static bool was_asked(const struct sonde_meta *meta, const char *row, const char *option)
+{
+	const char *command = sonde_meta_find(meta, "command");
+
+	/* Recordings that were made before the row have only their command line. */
+	return sonde_meta_find(meta, row) || (command && strstr(command, option));
+}
+
 static int on_begin(void *ctx, const struct sonde_meta *meta)
 {
 	struct sonde_stack_table *t = ctx;
-	const char *command = sonde_meta_find(meta, "command");
 
-	t->asked =
-		sonde_meta_find(meta, SONDE_META_SITES) || (command && strstr(command, " --sites"));
+	t->asked = (uint32_t)was_asked(meta, SONDE_META_SITES, " --sites") << SONDE_LENS_ALLOC |
+		   (uint32_t)was_asked(meta, SONDE_META_FAULT_STACKS, " --fault-by stack")
+			   << SONDE_LENS_FAULT;
 	return 0;
 }
 
-int sonde_stack_table_empty(const struct sonde_stack_table *t, const char *what)
+int sonde_stack_table_empty(const struct sonde_stack_table *t, uint32_t lens_mask, const char *what)
 {
-	if (t->asked)
+	uint32_t asked = t->asked & lens_mask;
+	bool allocs = asked & 1u << SONDE_LENS_ALLOC, faults = asked & 1u << SONDE_LENS_FAULT;
+
+	if (asked)
 		return sonde_err(ENODATA,
-				 "%sno allocation was seen in this time, by any call site; record "
-				 "for longer, or when the target is busy",
-				 what);
+				 "%sno %s%s%s was seen in this time, by any call site; record for "
+				 "longer, or when the target is busy",
+				 what, allocs ? "allocation" : "", allocs && faults ? " or " : "",
+				 faults ? "page fault" : "");
 	return sonde_err(ENODATA,
 			 "%snothing was counted by call site here; record with --alloc-mode exact "
-			 "--sites -d TIME",
+			 "--sites -d TIME, or page faults with --fault-by stack",
 			 what);
 }
 

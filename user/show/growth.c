@@ -117,7 +117,8 @@ static int refuse(const struct sonde_stack_table *t, const struct sonde_site_gro
 	for (size_t i = 0; i < n; i++)
 		has_live |= g[i].has_live;
 	if (!n)
-		return sonde_stack_table_empty(t, "--growth needs live bytes by call site: ");
+		return sonde_stack_table_empty(t, 1u << SONDE_LENS_ALLOC,
+					       "--growth needs live bytes by call site: ");
 	if (!has_live)
 		return sonde_err(
 			ENODATA,
