@@ -21,7 +21,7 @@ struct heap_target {
 	bool based;
 	bool by_thread;		  /* its threads' own counters are read: they are its totals */
 	struct sonde_tls_sum sum; /* as they were read last */
-	bool lost_said, forked_said;
+	bool lost_said, forked_said, broken_said;
 	char threads_why[256]; /* it counts by thread, and that is not read: why */
 };
 
