@@ -94,7 +94,10 @@ static int glibc_attach(pid_t pid, const struct sonde_modules *mods, size_t m,
 	/* The ring must close and every top must fit, before anything is made of it. */
 	err = glibc_arenas_read(&h->arenas, &t);
 	if (err) {
-		snprintf(why, size, "its arenas cannot be read: %s", strerror(-err));
+		snprintf(why, size,
+			 "its arenas cannot be read: %s; they are damaged or it is just starting "
+			 "or ending: try again",
+			 strerror(-err));
 		glibc_detach(h);
 		return err;
 	}
@@ -220,7 +223,10 @@ static int glibc_read(void *state, const struct sonde_heap_budget *budget,
 	if (!err)
 		err = find_lists(h, budget, &t, r, &lists);
 	if (err) {
-		snprintf(why, size, "its arenas cannot be read: %s", strerror(-err));
+		snprintf(why, size,
+			 "its arenas cannot be read: %s; they are damaged or it is about to "
+			 "replace its program: observe it for longer",
+			 strerror(-err));
 		return err;
 	}
 	r->arenas = (uint32_t)h->arenas.n;

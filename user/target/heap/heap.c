@@ -244,6 +244,12 @@ int sonde_heap_open(struct sonde_heap **out, pid_t pid, char *why, size_t size)
 		snprintf(why, size, "its memory cannot be read: %s", strerror(-err));
 	else
 		err = open_in(h, &mods, why, size);
+	if (err && err != -ESRCH && h->identity.at && check_identity(h) == -ESTALE) {
+		snprintf(why, size,
+			 "it replaced its program while its heap was looked at; it is tried again "
+			 "at a later tick, so observe it for longer");
+		err = -ESTALE;
+	}
 	sonde_modules_fini(&mods);
 	if (err)
 		free(h);

@@ -348,7 +348,8 @@ static int read_report(struct sonde_scratch *s, struct sonde_report *r, char *wh
 			snprintf(why, size, "%s",
 				 err == -ECANCELED
 					 ? "told to end while a scratch process was running"
-					 : "the scratch process did not answer in time");
+					 : "the scratch process did not answer within 20 s: the "
+					   "machine is busy, or the library hangs there; " DAMAGED);
 			return err;
 		}
 		n = read(s->child.out, (char *)r + got, sizeof(*r) - got);
