@@ -231,3 +231,41 @@ live_of() {
 	run "$B/sonde" stat -p "$work_pid" -d 100ms --passive --json
 	[[ $output == *"--passive does not read"* ]]
 }
+
+# A second of free chunks is damaged, and nothing moves: what was walked until there is not what is free.
+damaged() { # HOW PLACE
+	local live
+
+	"$B/harness/heapbroken" "$1" >"$T/out" 3>&- &
+	work_pid=$!
+	until_line "$T/out" ^ready "$work_pid"
+	live=$(awk '/^ready/ { print $3 }' "$T/out")
+	run "$B/sonde" stat -p "$work_pid" -d 500ms -i 100ms --lens alloc --strict --json
+	[ "$status" -eq 6 ]
+	tail -n 1 <<<"$output" >"$T/json"
+	jq -e '[.metrics[] | select(.name == "alloc.allocated")][0].value == null' "$T/json"
+	jq -e --argjson live "$live" '[.metrics[] | select(.name == "alloc.at_most")][0].value >= $live' \
+		"$T/json"
+	jq -e --arg place "$2 of arena 0 is broken at 0x" \
+		'[.notes[] | select(.level == "degraded" and (.what | contains($place)))] | length == 1' \
+		"$T/json"
+	kill -KILL "$work_pid"
+	wait "$work_pid" || true
+}
+
+@test "glibc, damaged: links in a circle" { damaged cycle list; }
+@test "glibc, damaged: links to nowhere" { damaged links list; }
+@test "glibc, damaged: impossible sizes" { damaged size list; }
+@test "glibc, damaged: links that are zero" { damaged zero list; }
+@test "glibc, damaged: the arena itself" { damaged arena list; }
+
+@test "glibc, not damaged: the same program is equal to what it says" {
+	"$B/harness/heapbroken" none >"$T/out" 3>&- &
+	work_pid=$!
+	until_line "$T/out" ^ready "$work_pid"
+	"$B/sonde" stat -p "$work_pid" -d 200ms -i 100ms --lens alloc --strict --json | tail -n 1 >"$T/json"
+	[ "$(jq '[.metrics[] | select(.name == "alloc.allocated")][0].value' "$T/json")" -le \
+		"$(awk '/^ready/ { print $3 }' "$T/out")" ]
+	[ "$(jq '[.metrics[] | select(.name == "alloc.allocated")][0].value' "$T/json")" -ge \
+		$(($(awk '/^ready/ { print $3 }' "$T/out") - 16384)) ] # chunks in the thread's cache
+}

@@ -201,8 +201,11 @@ static int tell_broken(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targe
 	t->broken_said = true;
 	snprintf(text, sizeof(text), "pid %d: %s", ctx->targets->t[i].pid, r->broken);
 	return sonde_lens_note(ctx, SONDE_NOTE_DEGRADED, text,
-			       "what is live is known as an upper bound only; look for the damage "
-			       "with AddressSanitizer or valgrind");
+			       r->present & 1u << SONDE_HEAP_LIVE
+				       ? "what is live is known as an upper bound only; look for "
+					 "the damage with AddressSanitizer or valgrind"
+				       : "see which library serves malloc (sonde doctor -p PID); "
+					 "--lens rss shows its memory from outside");
 }
 
 static int push_reading(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,

@@ -59,7 +59,9 @@ struct sonde_heap_reading {
 	uint64_t age_ns;  /* at_ns less the time of the oldest part of the live figure     */
 	uint64_t cost_ns; /* how long reading took                                         */
 	bool unsure; /* what was subtracted is of a walk in which a check failed               */
-	char broken[96]; /* the heap itself is damaged, as two walks say; "": it is not       */
+	/* Why no figure for what is live can be trusted: two walks say that the heap is damaged, or
+	 * it is not what serves the process; "": nothing is known against it. */
+	char broken[96];
 };
 
 /* What a reading may take. */
