@@ -269,3 +269,48 @@ damaged() { # HOW PLACE
 	[ "$(jq '[.metrics[] | select(.name == "alloc.allocated")][0].value' "$T/json")" -ge \
 		$(($(awk '/^ready/ { print $3 }' "$T/out") - 16384)) ] # chunks in the thread's cache
 }
+
+@test "exact mode of an allocator that is not known: refused before it is asked for" {
+	cat >"$T/own.c" <<-'END'
+		#include <stddef.h>
+		#include <string.h>
+		#include <unistd.h>
+		static char pool[1 << 20];
+		static size_t used;
+		void *malloc(size_t n) { void *p = pool + used; used += (n + 15) & ~15ul; return p; }
+		void free(void *p) { (void)p; }
+		void *calloc(size_t n, size_t size) { return malloc(n * size); }
+		void *realloc(void *p, size_t n) { (void)p; return malloc(n); }
+		int main(void) { write(1, "ready\n", 6); for (;;) pause(); }
+	END
+	gcc -O1 -rdynamic -fno-builtin -Wno-unused-result -o "$T/own" "$T/own.c"
+	"$T/own" >"$T/out" 3>&- &
+	work_pid=$!
+	until_line "$T/out" ^ready "$work_pid"
+	run "$B/sonde" stat -p "$work_pid" -d 200ms --lens alloc --alloc-mode exact </dev/null
+	[ "$status" -eq 5 ]
+	[[ $output == *"not recognised"*"--lens rss"* ]]
+	[[ $output != *"attach for"* ]]
+	# Beside others it is said, and degraded.
+	run "$B/sonde" stat -p "$work_pid" -d 200ms --lens rss,alloc --alloc-mode exact --strict </dev/null
+	[ "$status" -eq 6 ]
+	[[ $output == *"DEGRADED"*"not recognised"* ]]
+	[[ $output == *"RSS"* ]]
+}
+
+@test "a heap of 0 B beside much anonymous memory is doubted" {
+	cat >"$T/mapped.c" <<-'END'
+		#include <string.h>
+		#include <unistd.h>
+		static char much[16 << 20];
+		int main(void) { memset(much, 1, sizeof(much)); write(1, "ready\n", 6); for (;;) pause(); }
+	END
+	gcc -O1 -Wno-unused-result -o "$T/mapped" "$T/mapped.c"
+	"$T/mapped" >"$T/out" 3>&- &
+	work_pid=$!
+	until_line "$T/out" ^ready "$work_pid"
+	run "$B/sonde" stat -p "$work_pid" -d 200ms --lens alloc --strict
+	[ "$status" -eq 6 ]
+	[[ $output == *"absent: this allocator is not used: 0 B of 16."*" MiB"* ]]
+	[[ $output == *"DEGRADED"*"sonde doctor"* ]]
+}
