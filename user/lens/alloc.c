@@ -79,7 +79,7 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_READ_TIME] = {"alloc.read_time", "ns", SONDE_GAUGE,
 			 "time that the latest reading of the heap took"},
 	[M_NOT_CLEAN] = {"alloc.not_clean", "count", SONDE_COUNTER,
-			 "readings in which a check failed since the heap was changing meanwhile"},
+			 "readings in which a check failed: the heap was changing, or is damaged"},
 };
 
 static const struct sonde_hist_desc hists[] = {

@@ -185,8 +185,10 @@ static int push_absence(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 }
 
 /* Why what is live is not known, or no more than a bound of it. */
-static const char *why_not_live(const struct heap_target *t)
+static const char *why_not_live(const struct heap_target *t, const struct sonde_heap_reading *r)
 {
+	if (r->broken[0])
+		return r->broken;
 	if (t->by_thread && t->begun)
 		return "threads ended before its allocator was recognised and took their counters "
 		       "along; alloc.at_most holds threads' caches too";
@@ -206,7 +208,7 @@ static int push_live(struct sonde_lens_ctx *ctx, uint32_t i, const struct heap_t
 	int err;
 
 	if (!known || r->source == SONDE_HEAP_BOUND) {
-		err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns, why_not_live(t));
+		err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns, why_not_live(t, r));
 		return err || !known ? err : sonde_lens_push(ctx, i, M_AT_MOST, "", ts_ns, live);
 	}
 	if (r->source == SONDE_HEAP_COMBINED)
@@ -218,6 +220,24 @@ static int push_live(struct sonde_lens_ctx *ctx, uint32_t i, const struct heap_t
 	return err ? err : sonde_lens_push(ctx, i, M_AGE, "", ts_ns, (double)r->age_ns);
 }
 
+/* Once a target. */
+static int tell_broken(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
+		       const struct sonde_heap_reading *r)
+{
+	char text[160];
+
+	if (!r->broken[0] || t->broken_said || ctx->rehearsal)
+		return 0;
+	t->broken_said = true;
+	snprintf(text, sizeof(text), "pid %d: %s", ctx->targets->t[i].pid, r->broken);
+	return sonde_lens_note(ctx, SONDE_NOTE_DEGRADED, text,
+			       r->present & 1u << SONDE_HEAP_LIVE
+				       ? "what is live is known as an upper bound only; look for "
+					 "the damage with AddressSanitizer or valgrind"
+				       : "see which library serves malloc (sonde doctor -p PID); "
+					 "--lens rss shows its memory from outside");
+}
+
 static int push_reading(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
 			const struct sonde_heap_reading *r, uint64_t ts_ns)
 {
@@ -225,7 +245,8 @@ static int push_reading(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 
 	t->told = false;
 	t->pushed |= r->present;
-	t->not_clean += !r->clean;
+	t->not_clean += !r->clean && !r->broken[0];
+	err = err ? err : tell_broken(ctx, i, t, r);
 	for (size_t k = 0; k < SONDE_ARRAY_SIZE(gauges) && !err; k++)
 		if (r->present & 1u << gauges[k].figure)
 			err = sonde_lens_push(ctx, i, gauges[k].metric, gauges[k].label, ts_ns,
@@ -303,7 +324,8 @@ static uint64_t own_cpu_ns(void)
 	return (uint64_t)t.tv_sec * SONDE_NS_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-/* Adds one target; out->bound becomes UINT64_MAX where only an upper bound is known. 0 or -ENODATA.
+/* Adds one target; out->bound becomes UINT64_MAX where only an upper bound is known, or a check
+ * failed. 0 or -ENODATA.
  */
 static int add_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, size_t i,
 		      const struct sonde_heap_budget *budget, struct sonde_consumption *out)
@@ -314,7 +336,7 @@ static int add_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c
 	    !(r.present & 1u << SONDE_HEAP_LIVE))
 		return -ENODATA;
 	out->bytes += (int64_t)r.bytes[SONDE_HEAP_LIVE];
-	if (r.source == SONDE_HEAP_BOUND)
+	if (r.source == SONDE_HEAP_BOUND || !r.clean || r.unsure)
 		out->bound = UINT64_MAX;
 	else if (r.source == SONDE_HEAP_COMBINED && out->bound != UINT64_MAX)
 		out->bound += r.bytes[SONDE_HEAP_FREE_CENTRAL];

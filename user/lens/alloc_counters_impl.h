@@ -24,7 +24,7 @@ struct heap_target {
 	bool begun; /* its program began under observation */
 	bool by_thread;		  /* its threads' own counters are read: they are its totals */
 	struct sonde_tls_sum sum; /* as they were read last */
-	bool lost_said, forked_said;
+	bool lost_said, forked_said, broken_said;
 	char threads_why[256]; /* it counts by thread, and that is not read: why */
 };
 

@@ -103,7 +103,7 @@ int session_ask_consent(struct session *s)
 	struct session_pairs p = session_pairs_of(&s->plan, &s->calibration);
 	char question[512], price[256];
 
-	if (s->opts->alloc_mode != SONDE_ALLOC_MODE_EXACT)
+	if (s->opts->alloc_mode != SONDE_ALLOC_MODE_EXACT || s->nothing_to_count)
 		return 0;
 	price_text(&p, price, sizeof(price));
 	snprintf(question, sizeof(question),

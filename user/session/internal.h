@@ -118,6 +118,7 @@ struct session {
 	size_t successors; /* index of the first target that followed one that went, 0: none new */
 	bool redescribe;   /* a target runs another program: its meta rows are due */
 	pid_t command_pid; /* started by us, 0: none */
+	bool nothing_to_count; /* exact mode was asked for, and no allocator was found */
 	unsigned child_notes;
 	bool command_held; /* at its first instruction */
 	struct settling settling;

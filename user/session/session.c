@@ -45,6 +45,35 @@ static int select_targets(struct session *s)
 	return err ? err : sonde_target_list_add(&s->targets, &t);
 }
 
+/* Is there anything that exact mode would attach? */
+static bool attaches_allocator(const struct session *s)
+{
+	for (size_t i = 0; i < s->plan.n; i++)
+		if (s->plan.items[i].hook->lens == SONDE_LENS_ALLOC && s->plan.items[i].alt >= 0)
+			return true;
+	return false;
+}
+
+#define NOTHING_TO_COUNT                                                                           \
+	"exact mode has nothing to attach to: the target's allocator is not recognised, or it "    \
+	"has no function that a probe can be put on"
+#define INSTEAD                                                                                    \
+	"see its libraries (sonde doctor -p PID), observe its memory from outside (--lens rss), "  \
+	"or run it with a known malloc (glibc, jemalloc, gperftools)"
+
+/* Where that is all that was asked for there is no use in going on; else it is said once. */
+static int check_exact(struct session *s)
+{
+	bool others = !s->opts->lens_mask || s->opts->lens_mask & ~(1u << SONDE_LENS_ALLOC);
+
+	if (!exact(s) || s->opts->lens.passive || attaches_allocator(s))
+		return 0;
+	if (!others)
+		return sonde_err(EOPNOTSUPP, NOTHING_TO_COUNT "; " INSTEAD);
+	s->nothing_to_count = true;
+	return 0;
+}
+
 static void journal(const struct session *s, const char *verb)
 {
 	for (size_t i = 0; i < s->targets.n; i++)
@@ -77,12 +106,17 @@ static int begin(struct session *s)
 {
 	int err = session_prepare(s);
 
+	err = err ? err : check_exact(s);
 	err = err ? err : session_ask_consent(s);
 	err = err ? err : session_describe(s);
 	err = err ? err : sonde_visit(&s->out, begin, &s->meta);
 	if (err)
 		return err;
 	s->begun = true;
+	if (s->nothing_to_count)
+		err = session_note(s, SONDE_NOTE_DEGRADED, INSTEAD, NOTHING_TO_COUNT);
+	if (err)
+		return err;
 	journal(s, "attaching to");
 	return arm_or_rebuild(s);
 }

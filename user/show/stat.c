@@ -316,6 +316,7 @@ int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
 	sonde_summary_target(out, snap, end->instant ? 0 : end->observed_ns);
 	sonde_summary_memory(out, snap);
 	if (end->instant) {
+		sonde_summary_heap(out, snap, 0);
 		fprintf(out, "One reading; rates need time: -d 10s\n");
 		sonde_summary_notes(out, snap);
 		sonde_summary_own_cost(out, snap);

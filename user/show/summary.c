@@ -3,6 +3,7 @@
  * The summary's sections; see summary.h. Latency comes from merged histograms, rates from counters
  * and the time observed, so the same code serves a live session and a recording.
  */
+#include <ctype.h>
 #include <signal.h>
 #include <string.h>
 
@@ -14,9 +15,11 @@
 #include "show/summary.h"
 #include "sonde/query.h"
 
-#define B(v)  sonde_fmt_bytes((char[32]){0}, 32, (v))
-#define NS(v) sonde_fmt_ns((char[32]){0}, 32, (v))
-#define N(v)  sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
+#define DIGITS		 "0123456789"
+#define EVENTS_OF_A_KIND 8 /* more are one line with their number */
+#define B(v)		 sonde_fmt_bytes((char[32]){0}, 32, (v))
+#define NS(v)		 sonde_fmt_ns((char[32]){0}, 32, (v))
+#define N(v)		 sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
 
 static const char *meta(const struct sonde_snapshot *s, const char *key, const char *otherwise)
 {
@@ -416,13 +419,56 @@ static void print_drops(FILE *out, const struct sonde_snapshot *s)
 		fputc('\n', out);
 }
 
+/* Equal but for their numbers. */
+static bool same_words(const char *a, const char *b)
+{
+	while (*a && *b) {
+		bool digit = isdigit((unsigned char)*a);
+
+		if (digit != !!isdigit((unsigned char)*b) || (!digit && *a != *b))
+			return false;
+		a += digit ? strspn(a, DIGITS) : 1;
+		b += digit ? strspn(b, DIGITS) : 1;
+	}
+	return *a == *b;
+}
+
+static bool same_kind(const struct sonde_note *a, const struct sonde_note *b)
+{
+	return a->level == b->level && !strcmp(a->lens, b->lens) && same_words(a->what, b->what);
+}
+
+/* Events of one kind before @i, and in all. */
+static size_t count_kind(const struct sonde_snapshot *s, size_t i, size_t *all)
+{
+	size_t before = 0;
+
+	*all = 0;
+	for (size_t k = 0; k < s->n_notes; k++) {
+		bool same = same_kind(&s->notes[k].note, &s->notes[i].note);
+
+		before += same && k < i;
+		*all += same;
+	}
+	return before;
+}
+
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s)
 {
 	for (size_t i = 0; i < s->n_notes; i++) {
 		const struct sonde_note *n = &s->notes[i].note;
+		size_t all, before;
 
 		if (n->level == SONDE_NOTE_INFO)
 			continue;
+		before = n->level == SONDE_NOTE_EVENT ? count_kind(s, i, &all) : 0;
+		if (before && all > EVENTS_OF_A_KIND)
+			continue;
+		if (n->level == SONDE_NOTE_EVENT && all > EVENTS_OF_A_KIND) {
+			fprintf(out, "Event %s%s%s (and %zu more like it)\n", n->lens,
+				n->lens[0] ? ": " : "", SONDE_PLAIN(n->what), all - 1);
+			continue;
+		}
 		fprintf(out, "%s %s%s%s%s%s\n",
 			n->level == SONDE_NOTE_EVENT	 ? "Event"
 			: n->level == SONDE_NOTE_CAUTION ? "CAUTION"

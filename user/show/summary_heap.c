@@ -125,7 +125,8 @@ static void print_reading(FILE *out, const struct sonde_snapshot *s)
 	if (!isnan(lists))
 		fprintf(out, ", the last walk of the free lists %s", NS(lists));
 	if (bad > 0)
-		fprintf(out, "; %s found the heap changing under them", N(bad));
+		fprintf(out, "; %s failed a check: the heap was changing meanwhile, or is damaged",
+			N(bad));
 	fputc('\n', out);
 }
 

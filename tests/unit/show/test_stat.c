@@ -58,6 +58,60 @@ static void assert_says(const char *text, const char *words, bool says)
 	fail();
 }
 
+static void note(struct sonde_snapshot *s, const char *what)
+{
+	struct sonde_note n = {
+		.ts_ns = BEGIN, .level = SONDE_NOTE_EVENT, .lens = "", .what = what, .remedy = ""};
+
+	assert_int_equal(sonde_visit(&s->visitor, note, &n), 0);
+}
+
+/* What happens again and again is one line; a few of a kind are told one by one. */
+static void test_many_events(void **state)
+{
+	struct sonde_snapshot s;
+	char *text, what[64];
+
+	(void)state;
+	start(&s);
+	for (int i = 0; i < 374; i++) {
+		snprintf(what, sizeof(what), "pid %d replaced its program by x", 10 + i);
+		note(&s, what);
+	}
+	for (int i = 0; i < 8; i++) {
+		snprintf(what, sizeof(what), "y (pid %d) exited", 10 + i);
+		note(&s, what);
+	}
+	text = TEXT_OF(sonde_summary_notes(out, &s));
+	assert_says(text, "Event pid 10 replaced its program by x (and 373 more like it)\n", true);
+	assert_says(text, "pid 11 replaced", false);
+	assert_says(text, "Event y (pid 10) exited\n", true);
+	assert_says(text, "Event y (pid 17) exited\n", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* A single reading has no rates, and its levels all the same. */
+static void test_one_reading(void **state)
+{
+	static const struct sonde_metric_desc heap = {"alloc.heap", "bytes", SONDE_GAUGE, ""};
+	static const struct sonde_metric_desc live = {"alloc.allocated", "bytes", SONDE_GAUGE, ""};
+	const struct sonde_stat_end end = {.instant = true, .ended = "duration"};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &heap, "", 4 << 20);
+	value(&s, &live, "", 3 << 20);
+	text = TEXT_OF(sonde_stat_summary(out, &s, &end));
+	assert_says(text, "live 3.00 MiB", true);
+	assert_says(text, "of 4.00 MiB from the system", true);
+	assert_says(text, "One reading", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 static void test_allocations(void **state)
 {
 	struct sonde_snapshot s;
@@ -476,6 +530,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_allocations), cmocka_unit_test(test_counted_from),
 		cmocka_unit_test(test_stalls),	    cmocka_unit_test(test_drops),
+		cmocka_unit_test(test_many_events), cmocka_unit_test(test_one_reading),
 		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_fault_rows),  cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_target),	    cmocka_unit_test(test_uptime),
