@@ -24,6 +24,7 @@
 #include "lens/alloc_hooks.h"
 #include "lens/alloc_metrics.h"
 #include "lens/alloc_sites.h"
+#include "lens/alloc_windows.h"
 #include "lens/lens.h"
 #include "sonde/alloc.h"
 #include "target/allocator.h"
@@ -49,6 +50,28 @@ static const struct sonde_metric_desc metrics[] = {
 		    "memory from before attach was given back"},
 	[M_STACKS] = {"alloc.stacks", "count", SONDE_COUNTER,
 		      "calls by where their call stack ends (--sites)"},
+	[M_CALLS_PER_QUERY] = {"alloc.calls_per_query", "count", SONDE_GAUGE,
+			       "windows: allocations of a query by its thread, mean; low and high "
+			       "bound it with 95 %"},
+	[M_BYTES_PER_QUERY] = {"alloc.bytes_per_query", "bytes", SONDE_GAUGE,
+			       "windows: likewise, bytes asked for"},
+	[M_MEAN_SIZE] =
+		{"alloc.mean_size", "bytes", SONDE_GAUGE,
+		 "windows: bytes asked for in a call, mean; low and high bound it with 95 %"},
+	[M_SHARE] = {"alloc.share", "ratio", SONDE_GAUGE,
+		     "windows: share of the calls seen, by function"},
+	[M_RATE] = {"alloc.rate", "count", SONDE_GAUGE,
+		    "windows: allocations a second for queries: calls of a query times queries a "
+		    "second outside windows"},
+	[M_SLOWDOWN] = {"alloc.slowdown", "ratio", SONDE_GAUGE,
+			"how many times slower the target is in windows: by queries, else by CPU"},
+	[M_WINDOWS] = {"alloc.windows", "count", SONDE_COUNTER,
+		       "windows so far; cut: whose allowance was used up before their time"},
+	[M_DISTURBED] =
+		{"alloc.disturbed_ratio", "ratio", SONDE_GAUGE,
+		 "share of the time that windows disturbed, links made and removed included"},
+	[M_TRAP_SHARE] = {"alloc.trap_ratio", "ratio", SONDE_GAUGE,
+			  "traps' CPU time in windows, by the target's own"},
 	[M_ALLOCATED] = {"alloc.allocated", "bytes", SONDE_GAUGE,
 			 "live: held by the program by the allocator's own account, what threads "
 			 "have in their caches left out"},
@@ -117,14 +140,15 @@ struct alloc_state {
 	size_t rows_bytes, sizes_bytes;
 	struct sonde_hist interval;
 	uint64_t prev_ns;
-	struct sonde_alloc_sites *sites; /* NULL: by call stack is not asked for */
+	struct sonde_alloc_sites *sites;       /* NULL: by call stack is not asked for */
 	struct sonde_alloc_counters *counters; /* in counters mode */
 	struct sonde_alloc_base base;	       /* in exact mode */
+	struct sonde_alloc_windows *windows;   /* in windows mode */
 };
 
 static bool wants_probes(const struct sonde_lens_ctx *ctx)
 {
-	return ctx->opts->alloc_exact && !ctx->opts->passive;
+	return (ctx->opts->alloc_exact || ctx->opts->alloc_windows) && !ctx->opts->passive;
 }
 
 static bool wants_sites(const struct sonde_lens_ctx *ctx)
@@ -237,6 +261,7 @@ static void alloc_fini(struct sonde_lens_ctx *ctx)
 		free(s->targets[t].buckets);
 	free(s->targets);
 	sonde_alloc_counters_free(&s->counters);
+	sonde_alloc_windows_free(&s->windows);
 	sonde_hist_fini(&s->interval);
 	sonde_alloc_sites_free(&s->sites, ctx);
 	if (s->rows)
@@ -289,6 +314,8 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	if (!err && wants_sites(ctx))
 		err = sonde_alloc_sites_new(&s->sites, ctx, s->n_targets);
 	err = err ? err : sonde_alloc_domains_fill(ctx);
+	if (!err && ctx->opts->alloc_windows)
+		err = sonde_alloc_windows_new(&s->windows, ctx);
 	if (!err)
 		learn_plan(ctx);
 	return err;
@@ -307,7 +334,7 @@ static int alloc_start(struct sonde_lens_ctx *ctx)
 	map = bpf_object__find_map_by_name(ctx->obj, ".bss");
 	if (!map || bpf_map_update_elem(bpf_map__fd(map), &zero, &one, BPF_ANY))
 		return sonde_err(errno, "alloc: cannot start counting: %s", strerror(errno));
-	return 0;
+	return s->windows ? sonde_alloc_windows_start(s->windows, ctx) : 0;
 }
 
 static int alloc_retarget(struct sonde_lens_ctx *ctx)
@@ -406,12 +433,73 @@ static int push_target(const struct sonde_lens_ctx *ctx, uint32_t target, uint64
 	return err ? err : push_sizes(ctx, target, bytes, ts_ns);
 }
 
+/* ---- windows ---- */
+
+static struct sonde_alloc_totals window_totals(const struct alloc_state *s)
+{
+	struct sonde_alloc_totals sum = {0};
+
+	for (uint32_t t = 0; t < s->n_targets; t++)
+		for (uint32_t op = 1; op < SONDE_ALLOC__MAX; op++) {
+			struct sonde_alloc_row row = sum_row(s, t, op);
+
+			sum.calls += row.calls;
+			sum.bytes += row.bytes;
+		}
+	return sum;
+}
+
+/* Shares and sizes; what only all calls could tell is absent. */
+static int push_target_windows(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_ns)
+{
+	static const char why[] = "calls are seen in windows only: alloc.calls_per_query and "
+				  "alloc.rate say what follows; --alloc-mode exact counts them";
+	const struct alloc_state *s = ctx->priv;
+	double calls = 0;
+	uint64_t bytes = 0;
+	int err = 0;
+
+	for (uint32_t op = 1; op < SONDE_ALLOC__MAX; op++) {
+		struct sonde_alloc_row row = sum_row(s, target, op);
+
+		calls += (double)row.calls;
+		bytes += row.bytes;
+	}
+	for (uint32_t op = 1; !err && op < SONDE_ALLOC__MAX; op++) {
+		struct sonde_alloc_row row = sum_row(s, target, op);
+
+		if (row.calls)
+			err = sonde_lens_push(ctx, target, M_SHARE, op_names[op], ts_ns,
+					      (double)row.calls / calls);
+	}
+	err = err ? err : sonde_lens_push_absent(ctx, target, M_CALLS, "", ts_ns, why);
+	err = err ? err : sonde_lens_push_absent(ctx, target, M_REQUESTED, "", ts_ns, why);
+	err = err ? err : sonde_lens_push_absent(ctx, target, M_LIVE, "", ts_ns, why);
+	return err ? err : push_sizes(ctx, target, bytes, ts_ns);
+}
+
+static bool alloc_window_due(struct sonde_lens_ctx *ctx, uint64_t now_ns,
+			     struct sonde_window_order *order)
+{
+	struct alloc_state *s = ctx->priv;
+
+	return s && s->windows && sonde_alloc_windows_due(s->windows, ctx, now_ns, order);
+}
+
+static int alloc_window_over(struct sonde_lens_ctx *ctx, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	struct sonde_alloc_totals totals = window_totals(s);
+
+	return sonde_alloc_windows_over(s->windows, ctx, &totals, begin_ns, end_ns);
+}
+
 static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_ns)
 {
 	const char *why = "the process began after the probes were attached to its parent";
 	int err;
 
-	if (!ctx->opts->alloc_exact)
+	if (!ctx->opts->alloc_exact && !ctx->opts->alloc_windows)
 		why = "allocation is not counted unless asked for (--alloc-mode exact)";
 	else if (ctx->opts->passive)
 		why = "--passive attaches no probes";
@@ -439,7 +527,7 @@ static int tick_sites(const struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	bool follows[SONDE_MAX_TARGETS] = {false};
 
 	for (uint32_t t = 0; t < s->n_targets; t++)
-		follows[t] = follows_blocks(s, t);
+		follows[t] = !s->windows && follows_blocks(s, t);
 	return sonde_alloc_sites_tick(s->sites, ctx, follows, M_STACKS, ts_ns);
 }
 
@@ -449,7 +537,7 @@ static int alloc_finish(struct sonde_lens_ctx *ctx)
 
 	if (s->sites)
 		sonde_alloc_sites_finish(s->sites);
-	return 0;
+	return s->windows ? sonde_alloc_windows_finish(s->windows, ctx) : 0;
 }
 
 static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
@@ -461,10 +549,13 @@ static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 		return sonde_alloc_counters_tick(ctx, s->counters, ts_ns);
 	for (uint32_t t = 0; !err && t < ctx->targets->n; t++) {
 		if (t < s->n_targets && s->targets[t].attached)
-			err = push_target(ctx, t, ts_ns);
+			err = s->windows ? push_target_windows(ctx, t, ts_ns)
+					 : push_target(ctx, t, ts_ns);
 		else if (!ctx->targets->t[t].gone)
 			err = push_why_not(ctx, t, ts_ns);
 	}
+	if (!err && s->windows)
+		err = sonde_alloc_windows_tick(s->windows, ctx, ts_ns);
 	s->prev_ns = ts_ns;
 	return err;
 }
@@ -491,6 +582,8 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 	const struct alloc_state *s = ctx->priv;
 	size_t n = 0;
 
+	if (s && s->windows)
+		return sonde_alloc_windows_hits(s->windows, out, max);
 	for (uint32_t t = 0; s && t < s->n_targets; t++) {
 		for (uint32_t op = 1; s->targets[t].attached && op < SONDE_ALLOC__MAX; op++) {
 			const struct op_link *l = &s->targets[t].ops[op];
@@ -512,6 +605,8 @@ static int alloc_consumption(struct sonde_lens_ctx *ctx, uint64_t now_ns,
 
 	if (s->counters)
 		return sonde_alloc_counters_consumption(ctx, s->counters, now_ns, out);
+	if (s->windows)
+		return -ENODATA;
 	for (uint32_t t = 0; t < s->n_targets; t++) {
 		if (s->targets[t].blind)
 			return -ENODATA;
@@ -544,5 +639,7 @@ const struct sonde_lens sonde_lens_alloc = {
 	.finish = alloc_finish,
 	.hits = alloc_hits,
 	.consumption = alloc_consumption,
+	.window_due = alloc_window_due,
+	.window_over = alloc_window_over,
 	.fini = alloc_fini,
 };

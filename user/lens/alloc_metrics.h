@@ -25,6 +25,16 @@ enum sonde_alloc_metric {
 	M_NOT_CLEAN,
 	/* Exact mode, by call stack. */
 	M_STACKS,
+	/* Windows mode: ratios. */
+	M_CALLS_PER_QUERY,
+	M_BYTES_PER_QUERY,
+	M_MEAN_SIZE,
+	M_SHARE,
+	M_RATE,
+	M_SLOWDOWN,
+	M_WINDOWS,
+	M_DISTURBED,
+	M_TRAP_SHARE,
 };
 
 #endif
