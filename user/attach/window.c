@@ -25,9 +25,10 @@ struct body {
 	uint64_t length_ns, finish_ns;
 };
 
-static void nap(void)
+/* Less than a second. */
+static void nap(uint64_t ns)
 {
-	const struct timespec t = {0, (long)LOOK_NS};
+	const struct timespec t = {0, (long)ns};
 
 	nanosleep(&t, NULL);
 }
@@ -75,7 +76,7 @@ static void run_window(void *arg, int sock)
 	while (phase_of(w) != SONDE_WINDOW_CLOSED) {
 		uint64_t now;
 
-		nap();
+		nap(LOOK_NS);
 		now = sonde_mono_ns();
 		if (now - begin >= b->length_ns)
 			go_on(w, SONDE_WINDOW_OPEN, SONDE_WINDOW_FINISH, &w->finish_ns, now);
@@ -160,6 +161,7 @@ int sonde_engine_window_open(struct sonde_engine *e, const struct sonde_plan *pl
 	int err = body.w ? collect(e, plan, lens, &reqs) : -EIO;
 
 	if (!err && reqs.n) {
+		nap(order->delay_ns);
 		reset(body.w, order);
 		err = sonde_guard_run(reqs.r, reqs.n, order->length_ns + order->finish_ns + HANG_NS,
 				      run_window, &body, &e->window_child, &failed);
@@ -185,7 +187,7 @@ bool sonde_engine_window_over(struct sonde_engine *e)
 		if (phase_of(e->window) != SONDE_WINDOW_CLOSED ||
 		    sonde_mono_ns() - begin > LEAVE_NS)
 			return false;
-		nap();
+		nap(LOOK_NS);
 	}
 	undisturbed(e);
 	return true;

@@ -10,11 +10,14 @@
 #include "attach/engine.h"
 #include "sonde/window.h"
 
+/* Costs are of traps: what a hit takes by itself, by enum sonde_insn_kind, and how much of that it
+ * may be until queries are no longer followed, and until it is over. */
 struct sonde_window_order {
-	uint64_t length_ns;		     /* how long queries that begin are followed, at most		  */
-	uint64_t finish_ns;		     /* and how much longer they are given to end		  */
-	uint64_t finish_at_ns, allowance_ns; /* costs of traps at which that is over sooner */
-	uint64_t trap_ns[2]; /* of one hit, by enum sonde_insn_kind                */
+	uint64_t delay_ns;  /* before the first link is made                      */
+	uint64_t length_ns; /* how long queries that begin are followed, at most  */
+	uint64_t finish_ns; /* and how much longer they are given to end          */
+	uint64_t finish_at_ns, allowance_ns;
+	uint64_t trap_ns[2];
 };
 
 /* The page, mapped; NULL (logged) if it cannot be. It lives as long as the engine. */

@@ -106,7 +106,7 @@ enum sonde_option {
 #define SONDE_OPTS_OBSERVE                                                                         \
 	(SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(TID) | SONDE_O(COMM) |                    \
 	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
-	 SONDE_O(SITES) | SONDE_O(SITES_SAMPLE) | SONDE_O(BUDGET) |                                                   \
+	 SONDE_O(SITES) | SONDE_O(SITES_SAMPLE) | SONDE_O(BUDGET) |                                \
 	 SONDE_O(LEDGER) | SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(YES) |                \
 	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
 	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON) |             \

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The alloc lens's values, in the order of its table in alloc.c. */
+/* The alloc lens's values, in the order of its table. */
 #ifndef SONDE_LENS_ALLOC_METRICS_H
 #define SONDE_LENS_ALLOC_METRICS_H
+
+#include "model/metric.h"
 
 enum sonde_alloc_metric {
 	/* Exact mode: counted call by call. */
@@ -35,6 +37,9 @@ enum sonde_alloc_metric {
 	M_WINDOWS,
 	M_DISTURBED,
 	M_TRAP_SHARE,
+	M__MAX
 };
+
+extern const struct sonde_metric_desc sonde_alloc_metrics[M__MAX];
 
 #endif

@@ -150,6 +150,7 @@ bool sonde_alloc_windows_due(struct sonde_alloc_windows *w, const struct sonde_l
 		return false;
 	w->cpu_begin_ns = cpu_now(ctx);
 	*order = (struct sonde_window_order){
+		.delay_ns = sonde_window_budget_delay(&w->budget),
 		.length_ns = sonde_window_budget_length(&w->budget),
 		.finish_ns = SONDE_WINDOW_FINISH_NS,
 		.allowance_ns = (uint64_t)sonde_window_budget_allowance(&w->budget, cpu),
@@ -183,10 +184,7 @@ static int note_gap(struct sonde_alloc_windows *w, const struct sonde_lens_ctx *
 		    double disturbed_ns, double cost_ns, double cpu_ns, uint64_t now_ns)
 {
 	const struct sonde_window_budget *b = &w->budget;
-	double by_time = b->expect_ns / b->time_share;
-	double rate = cpu_ns / (double)(now_ns - b->began_ns);
-	double by_cpu = rate > 0 ? cost_ns / b->cpu_share / rate : 0;
-	double gap = by_cpu > by_time ? by_cpu : by_time;
+	double gap = sonde_window_budget_gap(b, now_ns, cpu_ns);
 	char what[320], d[32], c[32], g[32];
 
 	if (w->told_gap_ns > 0 && gap < 2 * w->told_gap_ns && gap > w->told_gap_ns / 2)
@@ -198,8 +196,8 @@ static int note_gap(struct sonde_alloc_windows *w, const struct sonde_lens_ctx *
 		"the time and %.3g %% of its CPU the next ones begin at random, on average at "
 		"least %s apart (%s decides)",
 		sonde_fmt_ns(d, sizeof(d), disturbed_ns), sonde_fmt_ns(c, sizeof(c), cost_ns),
-		b->time_share * 100, b->cpu_share * 100, sonde_fmt_ns(g, sizeof(g), 1.5 * gap),
-		by_cpu > by_time ? "CPU" : "disturbed time");
+		b->time_share * 100, b->cpu_share * 100, sonde_fmt_ns(g, sizeof(g), gap),
+		gap > b->expect_ns / b->time_share ? "CPU" : "disturbed time");
 	return sonde_lens_note(ctx, SONDE_NOTE_INFO, what, "");
 }
 
@@ -247,7 +245,7 @@ int sonde_alloc_windows_over(struct sonde_alloc_windows *w, const struct sonde_l
 	int err;
 
 	open = fmax(open - (double)p.early_ns, 0);
-	sonde_window_budget_spent(&w->budget, end_ns, disturbed, open, cost);
+	sonde_window_budget_spent(&w->budget, disturbed, open, cost);
 	w->cpu_in_ns += cpu > w->cpu_begin_ns ? cpu - w->cpu_begin_ns : 0;
 	if (!p.open_ns)
 		return 0; /* it never opened */

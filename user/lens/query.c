@@ -65,7 +65,8 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_HEAP_FREED] = {"query.heap_freed", "bytes", SONDE_COUNTER,
 			  "bytes that their threads gave back while they ran them"},
 	[M_DISTURBED] = {"query.disturbed", "count", SONDE_COUNTER,
-			 "answered queries that overlapped a window of probes: in no latency figure"},
+			 "answered queries that overlapped a window of probes: in no "
+			 "latency figure"},
 	[M_LOG] = {"query.log_calls", "count", SONDE_COUNTER, "searches that the daemon logged"},
 };
 

@@ -29,7 +29,6 @@ void sonde_window_budget_init(struct sonde_window_budget *b, double cpu_share, d
 		.cpu_share = cpu_share,
 		.time_share = time_share,
 		.began_ns = now_ns,
-		.idle_since_ns = now_ns,
 		.expect_ns = FIRST_NS,
 		.expect_late_ns = FIRST_LATE_NS,
 		.seed = seed,
@@ -47,6 +46,15 @@ static bool allowed(const struct sonde_window_budget *b, uint64_t now_ns, double
 	       cpu_left(b, cpu_ns) >= SONDE_WINDOW_COST_LEAST_NS;
 }
 
+double sonde_window_budget_gap(const struct sonde_window_budget *b, uint64_t now_ns, double cpu_ns)
+{
+	double by_time = b->expect_ns / b->time_share, by_cpu = 0;
+
+	if (cpu_ns > 0)
+		by_cpu = b->expect_cost_ns / b->cpu_share / cpu_ns * (double)(now_ns - b->began_ns);
+	return by_cpu > by_time ? by_cpu : by_time;
+}
+
 bool sonde_window_budget_due(struct sonde_window_budget *b, uint64_t now_ns, double cpu_ns)
 {
 	double wait;
@@ -55,10 +63,16 @@ bool sonde_window_budget_due(struct sonde_window_budget *b, uint64_t now_ns, dou
 		return false;
 	if (!b->next_ns) {
 		wait = -log(draw(b));
-		wait = wait < LONGEST ? wait : LONGEST;
-		b->next_ns = now_ns + (uint64_t)(wait * (double)(now_ns - b->idle_since_ns) / 2);
+		wait = (wait < LONGEST ? wait : LONGEST) *
+		       sonde_window_budget_gap(b, now_ns, cpu_ns);
+		b->next_ns = now_ns + (uint64_t)(b->cost_ns > 0 ? wait : wait / 4);
 	}
 	return now_ns >= b->next_ns;
+}
+
+uint64_t sonde_window_budget_delay(struct sonde_window_budget *b)
+{
+	return (uint64_t)(draw(b) * 1e7);
 }
 
 uint64_t sonde_window_budget_length(struct sonde_window_budget *b)
@@ -79,13 +93,13 @@ static double worst(double was, double is)
 	return is > was ? is : (was + is) / 2;
 }
 
-void sonde_window_budget_spent(struct sonde_window_budget *b, uint64_t now_ns, double disturbed_ns,
+void sonde_window_budget_spent(struct sonde_window_budget *b, double disturbed_ns,
 			       double open_cost_ns, double cost_ns)
 {
 	b->disturbed_ns += disturbed_ns;
 	b->cost_ns += cost_ns;
 	b->expect_ns = worst(b->expect_ns, disturbed_ns);
 	b->expect_late_ns = worst(b->expect_late_ns, cost_ns - open_cost_ns);
-	b->idle_since_ns = now_ns;
+	b->expect_cost_ns = worst(b->expect_cost_ns, cost_ns);
 	b->next_ns = 0;
 }

@@ -26,25 +26,30 @@ struct sonde_window_budget {
 	double disturbed_ns, cost_ns; /* of all windows so far                                  */
 	double expect_ns,
 		expect_late_ns; /* what a window disturbs; what traps take after it closed */
-	uint64_t idle_since_ns; /* the last window ended, or recording began                      */
+	double expect_cost_ns;	/* of all its traps                                              */
 	uint64_t next_ns;	/* drawn once both shares allow a window; 0: they do not yet      */
 	uint64_t seed;
 };
 
 void sonde_window_budget_init(struct sonde_window_budget *b, double cpu_share, double time_share,
 			      uint64_t now_ns, uint64_t seed);
+/* How far apart windows are at least, on average, if they go on taking what they take. */
+double sonde_window_budget_gap(const struct sonde_window_budget *b, uint64_t now_ns, double cpu_ns);
 /*
- * May a window begin? @cpu_ns: the target's CPU time since the budget's begin, traps left out. From
- * when on both shares allow it, how long it waits yet is random: exponential, half as long on
- * average as it had waited, so that no period of the target's is met again and again.
+ * May a window begin? @cpu_ns: the target's CPU time since the budget's begin, traps left out. When
+ * both shares allow one it begins after a random time, exponential with the gap as its mean (the
+ * first sooner): begins are then all but a Poisson process, which meets every phase of every period
+ * alike.
  */
 bool sonde_window_budget_due(struct sonde_window_budget *b, uint64_t now_ns, double cpu_ns);
+/* What is asked is asked every 10 ms: a begin may be anywhere in between. */
+uint64_t sonde_window_budget_delay(struct sonde_window_budget *b);
 /* Uniform between half the mean and one and a half. */
 uint64_t sonde_window_budget_length(struct sonde_window_budget *b);
 /* ns of traps that it may take while it counts. */
 double sonde_window_budget_allowance(const struct sonde_window_budget *b, double cpu_ns);
 /* One ended: what it disturbed, what its traps took until it closed and in all. */
-void sonde_window_budget_spent(struct sonde_window_budget *b, uint64_t now_ns, double disturbed_ns,
+void sonde_window_budget_spent(struct sonde_window_budget *b, double disturbed_ns,
 			       double open_cost_ns, double cost_ns);
 
 #endif

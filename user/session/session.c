@@ -39,7 +39,8 @@ static int select_targets(struct session *s)
 	if (err)
 		return err;
 	/* Exact counting needs the allocator's file, which is mapped only after the exec. */
-	err = session_probes_alloc(s) ? session_advance_command(s, &t) : sonde_target_open(&t, s->command_pid);
+	err = session_probes_alloc(s) ? session_advance_command(s, &t)
+				      : sonde_target_open(&t, s->command_pid);
 	return err ? err : sonde_target_list_add(&s->targets, &t);
 }
 

@@ -26,7 +26,7 @@ static int begin_window(struct session *s, int lens, const struct sonde_window_o
 {
 	int err;
 
-	s->window_ns = sonde_mono_ns();
+	s->window_ns = sonde_mono_ns() + order->delay_ns;
 	err = sonde_engine_window_open(s->engine, &s->plan, lens, order);
 	if (!err)
 		return 0;
