@@ -65,6 +65,10 @@ static __always_inline __u32 window_join(void)
 	if (!w || w->phase != SONDE_WINDOW_OPEN)
 		return 0;
 	window_add(&w->joined, 1);
+	if (w->join_most && *(volatile __u64 *)&w->joined >= w->join_most) {
+		w->finish_ns = bpf_ktime_get_ns();
+		w->phase = SONDE_WINDOW_FINISH;
+	}
 	return w->id;
 }
 

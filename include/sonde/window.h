@@ -29,6 +29,10 @@ struct sonde_window {
 	sonde_u64 early_ns;  /* of that before it opened: while links were made                   */
 	sonde_u64 finish_at_ns, allowance_ns; /* costs at which the phases change                 */
 	sonde_u64 trap_ns[2]; /* of one hit, by enum sonde_insn_kind: stepped, emulated           */
+	sonde_u64 cpu_ns;    /* of the targets while it was open, and of that traps               */
+	sonde_u64 cpu_cost_ns;
+	sonde_u64 spent_ns;  /* in that time                                                      */
+	sonde_u64 join_most; /* queries after which it takes in no more; 0: no such limit         */
 	sonde_u64 joined;    /* queries that began in it, and of them                             */
 	sonde_u64 left;	     /* those that ended, in whatever way                                 */
 	/* Of all windows. */

@@ -23,6 +23,8 @@
 struct body {
 	struct sonde_window *w;
 	uint64_t length_ns, finish_ns;
+	const uint32_t *pids;
+	size_t n_pids;
 };
 
 /* Less than a second. */
@@ -60,12 +62,36 @@ static bool all_left(const struct sonde_window *w)
 	       __atomic_load_n(&w->joined, __ATOMIC_RELAXED);
 }
 
+/* CPU time of the targets so far. */
+static uint64_t cpu_of(const struct body *b)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < b->n_pids; i++) {
+		struct timespec t;
+		clockid_t clock;
+
+		if (!clock_getcpuclockid((pid_t)b->pids[i], &clock) && !clock_gettime(clock, &t))
+			sum += (uint64_t)t.tv_sec * SONDE_NS_PER_SEC + (uint64_t)t.tv_nsec;
+	}
+	return sum;
+}
+
+static void account(const struct body *b, uint64_t cpu0)
+{
+	uint64_t cost = __atomic_load_n(&b->w->cost_ns, __ATOMIC_RELAXED), cpu = cpu_of(b);
+
+	b->w->cpu_ns = cpu > cpu0 ? cpu - cpu0 : 0;
+	b->w->cpu_cost_ns = cost - b->w->early_ns;
+	b->w->spent_ns = sonde_mono_ns() - b->w->open_ns;
+}
+
 /* In the child, once every link exists. */
 static void run_window(void *arg, int sock)
 {
 	const struct body *b = arg;
 	struct sonde_window *w = b->w;
-	uint64_t begin = sonde_mono_ns();
+	uint64_t begin = sonde_mono_ns(), cpu = cpu_of(b);
 
 	/* What was trapped while links were made is no part of what it may take. */
 	w->early_ns = __atomic_load_n(&w->cost_ns, __ATOMIC_RELAXED);
@@ -87,6 +113,7 @@ static void run_window(void *arg, int sock)
 			__atomic_store_n(&w->phase, SONDE_WINDOW_CLOSED, __ATOMIC_RELEASE);
 		}
 	}
+	account(b, cpu);
 	w->closed_ns = w->closed_ns ? w->closed_ns : sonde_mono_ns();
 }
 
@@ -134,6 +161,8 @@ static void reset(struct sonde_window *w, const struct sonde_window_order *order
 	w->open_ns = w->finish_ns = w->closed_ns = 0;
 	w->cost_ns = w->early_ns = 0;
 	w->joined = w->left = 0;
+	w->cpu_ns = w->cpu_cost_ns = w->spent_ns = 0;
+	w->join_most = order->queries;
 	w->finish_at_ns = order->finish_at_ns;
 	w->allowance_ns = order->allowance_ns;
 	memcpy(w->trap_ns, order->trap_ns, sizeof(w->trap_ns));
@@ -155,6 +184,8 @@ int sonde_engine_window_open(struct sonde_engine *e, const struct sonde_plan *pl
 		.w = sonde_engine_window(e),
 		.length_ns = order->length_ns,
 		.finish_ns = order->finish_ns,
+		.pids = e->targets,
+		.n_pids = e->n_targets,
 	};
 	struct sonde_requests reqs = {};
 	size_t failed = SIZE_MAX;

@@ -16,6 +16,7 @@ struct sonde_window_order {
 	uint64_t delay_ns;  /* before the first link is made                      */
 	uint64_t length_ns; /* how long queries that begin are followed, at most  */
 	uint64_t finish_ns; /* and how much longer they are given to end          */
+	uint64_t queries;   /* that it takes in, 0: any number                    */
 	uint64_t finish_at_ns, allowance_ns;
 	uint64_t trap_ns[2];
 };

@@ -63,4 +63,6 @@ const struct sonde_metric_desc sonde_alloc_metrics[M__MAX] = {
 			 "time that the latest reading of the heap took"},
 	[M_NOT_CLEAN] = {"alloc.not_clean", "count", SONDE_COUNTER,
 			 "readings in which a check failed since the heap was changing meanwhile"},
+	[M_LONGEST] = {"alloc.longest_window", "ns", SONDE_GAUGE,
+		       "the longest time that a window disturbed the target"},
 };

@@ -37,6 +37,7 @@ enum sonde_alloc_metric {
 	M_WINDOWS,
 	M_DISTURBED,
 	M_TRAP_SHARE,
+	M_LONGEST,
 	M__MAX
 };
 

@@ -31,6 +31,10 @@
 #define CUT_SHARE_MOST                                                                             \
 	0.02 /* of followed queries without an end: what they would have done is missing */
 
+#define LENGTH_MOST_NS                                                                             \
+	(3 * SONDE_WINDOW_LENGTH_NS) /* where the number of queries ends a window                  \
+				      */
+
 struct sonde_alloc_windows {
 	const struct sonde_window *page;
 	struct sonde_window_budget budget;
@@ -40,12 +44,15 @@ struct sonde_alloc_windows {
 	struct sonde_ratio calls, bytes, size;
 	struct sonde_window was; /* the page, when the last window was over */
 	struct sonde_alloc_totals totals;
+	/* Of windows so far, while they took queries in: for how many the next is to. */
+	double taking_ns, taking_cost_ns;
 	uint64_t windows, cut, joined, left, open_ns;
 	/* Queries that ended outside before recording began. */
 	uint64_t outside0;
 	double cpu_in_ns; /* of targets, while they were disturbed */
 	double cpu_begin_ns, cpu_first_ns;
-	double told_gap_ns;
+	double inside_ns, inside_cpu_ns, inside_cost_ns; /* while windows were open */
+	double told_gap_ns, longest_ns;
 	bool started, told_cut;
 	char why[160];
 };
@@ -138,6 +145,22 @@ static double own_cpu(const struct sonde_alloc_windows *w, const struct sonde_le
 	return cpu > 0 ? cpu : 0;
 }
 
+/*
+ * How many queries a window takes in, said beforehand. If it took in what comes in a time, or until
+ * it has cost so much, windows that meet light queries would hold more of them, and the ratio would
+ * be theirs. Time and cost are limits only, which half of what fitted in so far will seldom meet.
+ */
+static uint64_t queries_wanted(struct sonde_alloc_windows *w, double length_ns, double finish_at_ns)
+{
+	double n = length_ns * (double)w->joined / w->taking_ns, by_cost;
+
+	if (!w->joined || w->taking_ns <= 0)
+		return 0;
+	by_cost = finish_at_ns / 2 * (double)w->joined / fmax(w->taking_cost_ns, 1);
+	n = fmin(n, by_cost);
+	return n > 1 ? (uint64_t)n : 1;
+}
+
 bool sonde_alloc_windows_due(struct sonde_alloc_windows *w, const struct sonde_lens_ctx *ctx,
 			     uint64_t now_ns, struct sonde_window_order *order)
 {
@@ -157,6 +180,9 @@ bool sonde_alloc_windows_due(struct sonde_alloc_windows *w, const struct sonde_l
 		.trap_ns = {(uint64_t)w->trap_ns[0], (uint64_t)w->trap_ns[1]},
 	};
 	order->finish_at_ns = order->allowance_ns / 4 * 3;
+	order->queries = queries_wanted(w, (double)order->length_ns, (double)order->finish_at_ns);
+	if (order->queries)
+		order->length_ns = LENGTH_MOST_NS;
 	return true;
 }
 
@@ -228,6 +254,8 @@ static int add_ratios(struct sonde_alloc_windows *w, const struct sonde_window *
 	int err = sonde_ratio_add(&w->calls, (double)(p->calls - w->was.calls), queries);
 
 	w->joined += p->joined;
+	w->taking_ns += p->finish_ns > p->open_ns ? (double)(p->finish_ns - p->open_ns) : 0;
+	w->taking_cost_ns += (double)(p->cost_ns - p->early_ns);
 	w->left += p->queries - w->was.queries + p->hopped - w->was.hopped;
 	err = err ? err : sonde_ratio_add(&w->bytes, (double)(p->bytes - w->was.bytes), queries);
 	return err ? err
@@ -246,11 +274,15 @@ int sonde_alloc_windows_over(struct sonde_alloc_windows *w, const struct sonde_l
 
 	open = fmax(open - (double)p.early_ns, 0);
 	sonde_window_budget_spent(&w->budget, disturbed, open, cost);
+	w->longest_ns = fmax(w->longest_ns, disturbed);
 	w->cpu_in_ns += cpu > w->cpu_begin_ns ? cpu - w->cpu_begin_ns : 0;
 	if (!p.open_ns)
 		return 0; /* it never opened */
 	w->windows++;
 	w->cut += p.cut;
+	w->inside_ns += (double)p.spent_ns;
+	w->inside_cpu_ns += (double)p.cpu_ns;
+	w->inside_cost_ns += (double)p.cpu_cost_ns;
 	w->open_ns += p.closed_ns > p.open_ns ? p.closed_ns - p.open_ns : 0;
 	err = p.stopped ? 0 : add_ratios(w, &p, totals);
 	w->was = p;
@@ -283,13 +315,12 @@ static double slowdown(const struct sonde_alloc_windows *w, const struct sonde_l
 
 	if (outside > 0 && w->was.ended_open && w->open_ns)
 		return outside / ((double)w->was.ended_open / (double)w->open_ns * 1e9);
-	own = w->cpu_in_ns - b->cost_ns;
-	/* The share of what it had to itself is known to some percent only. */
-	if (own < w->cpu_in_ns / 100)
-		own = w->cpu_in_ns / 100;
-	if (own <= 0 || b->disturbed_ns <= 0 || wall <= 0)
+	own = w->inside_cpu_ns - w->inside_cost_ns;
+	/* What it had for itself is known to some percent of the whole only. */
+	own = fmax(own, w->inside_cpu_ns / 100);
+	if (own <= 0 || w->inside_ns <= 0 || wall <= 0)
 		return 0;
-	return (all - w->cpu_in_ns) / wall / (own / b->disturbed_ns);
+	return (all - w->cpu_in_ns) / wall / (own / w->inside_ns);
 }
 
 static int push_absent(const struct sonde_lens_ctx *ctx, size_t metric, const char *why,
@@ -385,6 +416,8 @@ static int push_account(const struct sonde_alloc_windows *w, const struct sonde_
 		err = sonde_lens_push(ctx, 0, M_WINDOWS, "cut", ts_ns, (double)w->cut);
 	if (!err && wall > 0)
 		err = sonde_lens_push(ctx, 0, M_DISTURBED, "", ts_ns, b->disturbed_ns / wall);
+	if (!err && w->windows)
+		err = sonde_lens_push(ctx, 0, M_LONGEST, "", ts_ns, w->longest_ns);
 	if (!err && cpu > 0)
 		err = sonde_lens_push(ctx, 0, M_TRAP_SHARE, "", ts_ns, b->cost_ns / cpu);
 	if (!err && n > 0)
