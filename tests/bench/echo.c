@@ -8,6 +8,7 @@
  *        [--alloc N]   before answering its query Q (from 0) allocate Q % N + 1 blocks of 1000 bytes and free
  *                      half of them, rounded down; the rest is freed after the answer
  *        [--each]      with --alloc: N blocks for every query
+ *        [--mixed]     the same numbers in no order, the mean is (N + 1) / 2 over many queries
  *        [--work N]    and compute for N us
  */
 #include <arpa/inet.h>
@@ -40,7 +41,7 @@ static size_t answer_len;
 static unsigned splits = 1;
 static bool mute;
 static unsigned alloc_blocks, work_us;
-static bool each;
+static bool each, mixed;
 static void *blocks[4096];
 static unsigned long long answered;
 static volatile sig_atomic_t stop;
@@ -149,6 +150,15 @@ static void take(unsigned n)
 		free(blocks[i]);
 }
 
+/* The mixing of splitmix64: neighbours have nothing to do with each other. */
+static uint64_t scrambled(uint64_t x)
+{
+	x = (x + 1) * 0x9e3779b97f4a7c15ull;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
 static void work(void)
 {
 	struct timespec t;
@@ -168,6 +178,8 @@ static void reply(int fd, const uint8_t *body)
 	size_t part = (answer_len + splits - 1) / splits;
 	unsigned n = alloc_blocks ? (unsigned)(answered % alloc_blocks) + 1 : 0;
 
+	if (alloc_blocks && mixed)
+		n = (unsigned)(scrambled(answered) % alloc_blocks) + 1;
 	n = each ? alloc_blocks : n;
 	if (body[0] == 0x01 || body[0] == 0x19)
 		return;
@@ -236,6 +248,7 @@ int main(int argc, char **argv)
 						{"mute", no_argument, NULL, 'm'},
 						{"alloc", required_argument, NULL, 'a'},
 						{"each", no_argument, NULL, 'e'},
+						{"mixed", no_argument, NULL, 'x'},
 						{"work", required_argument, NULL, 'w'},
 						{0}};
 	struct sigaction sa = {.sa_handler = on_signal};
@@ -252,6 +265,8 @@ int main(int argc, char **argv)
 			alloc_blocks = (unsigned)atoi(optarg);
 		else if (opt == 'e')
 			each = true;
+		else if (opt == 'x')
+			mixed = true;
 		else if (opt == 'w')
 			work_us = (unsigned)atoi(optarg);
 		else if (opt == 'm')

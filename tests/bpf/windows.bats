@@ -29,8 +29,8 @@ serve() {
 	"$B/bench/echo" "$@" >"$T/work" 3>&- &
 	work_pid=$!
 	until_line "$T/work" '[0-9]' "$work_pid"
-	"$B/bench/echoload" "$(grep -o '[0-9]*' "$T/work" | head -n 1)" --connections 4 --queries 100000000 \
-		--rate 2000 >"$T/load" 2>&1 3>&- &
+	"$B/bench/echoload" "$(grep -o '[0-9]*' "$T/work" | head -n 1)" --connections 4 \
+		--queries 100000000 --rate 2000 >"$T/load" 2>&1 3>&- &
 	load_pid=$!
 }
 
@@ -39,11 +39,12 @@ watch() {
 	local d=$1
 
 	shift
-	"$B/sonde" stat -p "$work_pid" -d "$d" --json "$@" >"$T/out" 2>"$T/err" 3>&- || { cat "$T/err"; return 1; }
+	"$B/sonde" stat -p "$work_pid" -d "$d" --json "$@" >"$T/out" 2>"$T/err" 3>&- ||
+		{ cat "$T/err"; return 1; }
 	grep '"summary"' "$T/out" >"$T/json"
 	jq -c '.drops, (.notes[] | .what)' "$T/json"
-	jq -c '.metrics[] | select(.name | test("^(alloc|query|cost)")) | [.name, .label, .value // .absent]' \
-		"$T/json"
+	jq -c '.metrics[] | select(.name | test("^(alloc|query|cost)")) |
+		[.name, .label, .value // .absent]' "$T/json"
 }
 
 metric() { # NAME [LABEL]
@@ -52,7 +53,8 @@ metric() { # NAME [LABEL]
 }
 
 absent() { # NAME: why
-	jq -r --arg n "$1" '.metrics[] | select(.name == $n and (.label // "") == "") | .absent // empty' "$T/json"
+	jq -r --arg n "$1" '.metrics[] | select(.name == $n and (.label // "") == "") | .absent // empty' \
+		"$T/json"
 }
 
 holds() { # EXPRESSION
@@ -73,9 +75,9 @@ keeps_time() { # SHARE SECONDS
 	holds "$(metric alloc.bytes_per_query) == 300000"
 	holds "$(metric alloc.mean_size) == 1000"
 	holds "$(metric alloc.share malloc) == 1"
-	if [ "$(metric alloc.windows)" -ge 12 ]; then
-		holds "$(metric alloc.calls_per_query low) == 300 && $(metric alloc.calls_per_query high) == 300"
-	fi
+	low=$(metric alloc.calls_per_query low)
+	high=$(metric alloc.calls_per_query high)
+	[ "$low" = null ] || holds "$low == 300 && $high == 300"
 	# A rate follows from queries outside; plain counts are refused.
 	holds "$(metric alloc.rate) > 0"
 	[[ $(absent alloc.calls) == *"in windows only"* ]]
@@ -87,18 +89,19 @@ keeps_time() { # SHARE SECONDS
 	watch 4s --lens query,alloc --alloc-mode windows --budget 100,50
 	holds "$(metric query.disturbed) > 0"
 	answered=$(($(metric query.spans) - $(metric query.aborted) - $(metric query.no_reply)))
-	in_figures=$(jq '[.hists[] | select(.name == "query.latency" and (.label // "") == "") | .count] | add' \
-		"$T/json")
+	in_figures=$(jq '[.histograms[] | select(.name == "query.latency" and .label == "query") | .count] |
+		add' "$T/json")
 	holds "$in_figures + $(metric query.disturbed) == $answered"
 }
 
 @test "sizes that vary: the interval is around the truth" {
 	serve --alloc 200
 	watch 10s --lens query,alloc --alloc-mode windows --budget 100,90
-	[ "$(metric alloc.windows)" -ge 12 ] || skip "feature: a machine quiet enough for 12 windows in 10 s"
-	low=$(metric alloc.calls_per_query low)
-	high=$(metric alloc.calls_per_query high)
 	value=$(metric alloc.calls_per_query)
+	holds "1 <= $value && $value <= 200"
+	low=$(metric alloc.calls_per_query low)
+	[ "$low" != null ] || return 0 # a machine too busy for 8 windows: then there is none, and says so
+	high=$(metric alloc.calls_per_query high)
 	holds "$low < $value && $value < $high"
 	# Three times as wide: missed once in thousands of runs.
 	holds "100.5 >= $value - 3 * ($value - $low) && 100.5 <= $value + 3 * ($high - $value)"
@@ -139,7 +142,8 @@ keeps_time() { # SHARE SECONDS
 	until_line "$T/work" . "$work_pid"
 	watch 1s --lens alloc --alloc-mode windows
 	holds "$(metric alloc.windows) == 0"
-	jq -e '.notes[] | select(.level == "degraded" and (.what | contains("no window was opened")))' "$T/json"
+	jq -e '.notes[] | select(.level == "degraded" and (.what | contains("no window was opened")))' \
+		"$T/json"
 	[[ $(absent alloc.calls_per_query) == "no window yet" ]]
 }
 

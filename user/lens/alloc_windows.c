@@ -35,6 +35,13 @@
 	(3 * SONDE_WINDOW_LENGTH_NS) /* where the number of queries ends a window                  \
 				      */
 
+/* Queries that had ended outside windows, at a time: one a pulse, since the last window. */
+#define PACES	    64
+#define PACE_ENOUGH 50 /* queries from which their pace is told */
+struct pace {
+	uint64_t at_ns, ended;
+};
+
 struct sonde_alloc_windows {
 	const struct sonde_window *page;
 	struct sonde_window_budget budget;
@@ -47,6 +54,10 @@ struct sonde_alloc_windows {
 	/* Of windows so far, while they took queries in: for how many the next is to. */
 	double taking_ns, taking_cost_ns;
 	uint64_t windows, cut, joined, left, open_ns;
+	struct pace paces[PACES]; /* a ring */
+	size_t n_paces;
+	double pace;	 /* queries a second just before the present window */
+	bool beforehand; /* its number of queries was said beforehand */
 	/* Queries that ended outside before recording began. */
 	uint64_t outside0;
 	double cpu_in_ns; /* of targets, while they were disturbed */
@@ -145,6 +156,24 @@ static double own_cpu(const struct sonde_alloc_windows *w, const struct sonde_le
 	return cpu > 0 ? cpu : 0;
 }
 
+static void note_pace(struct sonde_alloc_windows *w, uint64_t now_ns)
+{
+	w->paces[w->n_paces++ % PACES] = (struct pace){now_ns, w->page->ended_outside};
+}
+
+/* Queries a second of late: as far back as it takes to see some, and no further. */
+static double pace_of(const struct sonde_alloc_windows *w)
+{
+	size_t n = w->n_paces < PACES ? w->n_paces : PACES;
+	const struct pace *last = &w->paces[(w->n_paces - 1) % PACES], *p = last;
+
+	for (size_t i = 1; i < n && last->ended - p->ended < PACE_ENOUGH; i++)
+		p = &w->paces[(w->n_paces - 1 - i) % PACES];
+	return last->at_ns > p->at_ns
+		       ? (double)(last->ended - p->ended) / (double)(last->at_ns - p->at_ns) * 1e9
+		       : 0;
+}
+
 /*
  * How many queries a window takes in, said beforehand. If it took in what comes in a time, or until
  * it has cost so much, windows that meet light queries would hold more of them, and the ratio would
@@ -168,6 +197,7 @@ bool sonde_alloc_windows_due(struct sonde_alloc_windows *w, const struct sonde_l
 
 	if (!w->started)
 		return false;
+	note_pace(w, now_ns);
 	cpu = own_cpu(w, ctx);
 	if (!sonde_window_budget_due(&w->budget, now_ns, cpu))
 		return false;
@@ -181,6 +211,8 @@ bool sonde_alloc_windows_due(struct sonde_alloc_windows *w, const struct sonde_l
 	};
 	order->finish_at_ns = order->allowance_ns / 4 * 3;
 	order->queries = queries_wanted(w, (double)order->length_ns, (double)order->finish_at_ns);
+	w->pace = pace_of(w);
+	w->beforehand = order->queries;
 	if (order->queries)
 		order->length_ns = LENGTH_MOST_NS;
 	return true;
@@ -247,17 +279,26 @@ int sonde_alloc_windows_finish(struct sonde_alloc_windows *w, const struct sonde
 
 /* ---- a window is over ---- */
 
+/*
+ * Windows begin at random times, so that one is the likelier to begin in a while the fewer queries
+ * a second there are in it. A window's mean therefore counts by the pace of queries just before it:
+ * the sum is then over queries, not over time.
+ */
 static int add_ratios(struct sonde_alloc_windows *w, const struct sonde_window *p,
 		      const struct sonde_alloc_totals *totals)
 {
 	double queries = (double)(p->queries - w->was.queries);
-	int err = sonde_ratio_add(&w->calls, (double)(p->calls - w->was.calls), queries);
+	/* One that took in what came in a time would favour light queries. */
+	double weight = queries > 0 && w->beforehand ? w->pace : 0;
+	double each = weight > 0 ? weight / queries : 0;
+	int err = sonde_ratio_add(&w->calls, (double)(p->calls - w->was.calls) * each, weight);
 
 	w->joined += p->joined;
 	w->taking_ns += p->finish_ns > p->open_ns ? (double)(p->finish_ns - p->open_ns) : 0;
 	w->taking_cost_ns += (double)(p->cost_ns - p->early_ns);
 	w->left += p->queries - w->was.queries + p->hopped - w->was.hopped;
-	err = err ? err : sonde_ratio_add(&w->bytes, (double)(p->bytes - w->was.bytes), queries);
+	err = err ? err
+		  : sonde_ratio_add(&w->bytes, (double)(p->bytes - w->was.bytes) * each, weight);
 	return err ? err
 		   : sonde_ratio_add(&w->size, (double)(totals->bytes - w->totals.bytes),
 				     (double)(totals->calls - w->totals.calls));
@@ -274,6 +315,7 @@ int sonde_alloc_windows_over(struct sonde_alloc_windows *w, const struct sonde_l
 
 	open = fmax(open - (double)p.early_ns, 0);
 	sonde_window_budget_spent(&w->budget, disturbed, open, cost);
+	w->n_paces = 0;
 	w->longest_ns = fmax(w->longest_ns, disturbed);
 	w->cpu_in_ns += cpu > w->cpu_begin_ns ? cpu - w->cpu_begin_ns : 0;
 	if (!p.open_ns)

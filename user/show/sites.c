@@ -98,8 +98,8 @@ static void print_heading(FILE *out, size_t n, const struct totals *t)
 			fprintf(out, "  %.2f %%: %s\n", percent(t->ends[i], t->calls),
 				sonde_stack_end_help(i));
 	if (!t->has_live) {
-		fputs("Live bytes by call site are not known: this allocator's frees are not "
-		      "followed\n",
+		fputs("Live bytes by call site are not known: frees were not followed (in "
+		      "windows, and with an allocator whose blocks are not all seen)\n",
 		      out);
 		return;
 	}
