@@ -48,13 +48,13 @@ watch() {
 }
 
 metric() { # NAME [LABEL]
-	jq --arg n "$1" --arg l "${2:-}" '[.metrics[] | select(.name == $n and (.label // "") == $l) | .value] |
-		add' "$T/json"
+	jq --arg n "$1" --arg l "${2:-}" '[.metrics[] |
+		select(.name == $n and (.label // "") == $l) | .value] | add' "$T/json"
 }
 
 absent() { # NAME: why
-	jq -r --arg n "$1" '.metrics[] | select(.name == $n and (.label // "") == "") | .absent // empty' \
-		"$T/json"
+	jq -r --arg n "$1" '.metrics[] | select(.name == $n and (.label // "") == "") |
+		.absent // empty' "$T/json"
 }
 
 holds() { # EXPRESSION
