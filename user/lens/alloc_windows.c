@@ -31,6 +31,7 @@
 #define CUT_SHARE_MOST                                                                             \
 	0.02 /* of followed queries without an end: what they would have done is missing */
 
+#define SINGLE_LINK_NS 200e6
 #define LENGTH_MOST_NS                                                                             \
 	(3 * SONDE_WINDOW_LENGTH_NS) /* where the number of queries ends a window                  \
 				      */
@@ -46,6 +47,7 @@ struct sonde_alloc_windows {
 	const struct sonde_window *page;
 	struct sonde_window_budget budget;
 	enum sonde_link_kind kind;
+	size_t sites;
 	double trap_ns[2];
 	/* Calls of a query, bytes of a query, bytes of a call. */
 	struct sonde_ratio calls, bytes, size;
@@ -93,6 +95,7 @@ static void learn_traps(struct sonde_alloc_windows *w, const struct sonde_lens_c
 		if (item->hook->lens != SONDE_LENS_ALLOC || item->alt < 0)
 			continue;
 		w->kind = item->kind;
+		w->sites += item->hook->n_sites;
 		for (int k = 0; ctx->calibration && k < 2; k++)
 			w->trap_ns[k] = ctx->calibration->hit_ns[item->kind][k];
 	}
@@ -141,6 +144,9 @@ int sonde_alloc_windows_start(struct sonde_alloc_windows *w, const struct sonde_
 		return sonde_err(EIO, "alloc: the kernel gives no random numbers");
 	sonde_window_budget_init(&w->budget, ctx->opts->budget_cpu, ctx->opts->budget_time,
 				 sonde_mono_ns(), seed);
+	/* One link a site: the kernel takes 50 to 200 ms to close each. */
+	if (w->kind == SONDE_LINK_UPROBE_PERF)
+		w->budget.expect_ns = (double)w->sites * SINGLE_LINK_NS;
 	w->cpu_first_ns = cpu_now(ctx);
 	w->was = *w->page;
 	w->outside0 = w->page->ended_outside;
