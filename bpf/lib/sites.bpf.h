@@ -12,6 +12,7 @@
 #ifndef SONDE_BPF_SITES_H
 #define SONDE_BPF_SITES_H
 
+#define STACK_LENS SONDE_LENS_ALLOC
 #include "lib/stack.bpf.h"
 
 struct {

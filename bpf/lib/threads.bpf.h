@@ -78,7 +78,8 @@ int alloc_threads(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* A thread ends; whether its memory is still there depends on the kernel. */
+/* A thread ends; its memory is still there since 6.16 ("exit: move and extend sched_process_exit()
+ * tracepoint"). */
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(alloc_thread_exit, struct task_struct *task)
 {
@@ -92,6 +93,17 @@ int BPF_PROG(alloc_thread_exit, struct task_struct *task)
 	t.state = tls_read(place, &t.bytes) ? SONDE_TLS_READ : SONDE_TLS_UNREAD;
 	if (bpf_map_update_elem(&tls_ended, &t.key, &t, BPF_ANY))
 		count_drop(SONDE_LENS_ALLOC, SONDE_DROP_MAP_FULL);
+	return 0;
+}
+
+/* Another program: its places are others. User space finds them, or that it has none; until then nothing
+ * is read. */
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(alloc_exec, struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	bpf_map_delete_elem(&tls_places, &tgid);
 	return 0;
 }
 

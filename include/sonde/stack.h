@@ -94,17 +94,17 @@ enum sonde_stack_end {
 		SONDE_STACK_END__MAX
 };
 
-/* A stack and what was counted for it. The key is a hash of target, end and addresses, never 0;
- * LOST's key is the target's number + 1, which no hash is (its top bit is set). */
+/* A stack and what was counted for it. The key is a hash of lens, target, end and addresses, never
+ * 0; LOST's key is of lens and target, and no hash is one (its top bit is set). */
 struct sonde_stack_value {
-	sonde_u64 calls, bytes;
+	sonde_u64 calls, bytes;		  /* of page faults: faults and their ns                  */
 	sonde_u64 live_calls, live_bytes; /* of the blocks in the sample                          */
 	sonde_u64 live_squares;		  /* sum of (bytes / 16)^2, for the error of the sample   */
 	sonde_u32 target, end, n, pad;
 	sonde_u64 pcs[SONDE_STACK_FRAMES]; /* innermost first: return addresses */
 };
-#define SONDE_STACK_LOST_KEY(target) ((sonde_u64)(target) + 1)
-#define SONDE_STACK_HASHED	     (1ull << 63)
+#define SONDE_STACK_LOST_KEY(lens, target) ((sonde_u64)(lens) << 32 | ((target) + 1))
+#define SONDE_STACK_HASHED		   (1ull << 63)
 
 /* Live blocks, by address and target. */
 struct sonde_live_block {
@@ -113,13 +113,19 @@ struct sonde_live_block {
 #define SONDE_LIVE_KEY(address, target) ((address) | (sonde_u64)(target) << 48)
 #define SONDE_LIVE_MAX			(512u << 10)
 
-/* Is the block in a sample of one in 2^shift? Allocation and free give the same answer. */
+/*
+ * Is the block in a sample of one in 2^shift? Allocation and free give the same answer. Addresses
+ * of one site lie at equal steps, and one multiplication would keep steps of its own in them: the
+ * finalizer of MurmurHash3 (Appleby, public domain) leaves none.
+ */
 static inline __attribute__((always_inline)) int sonde_live_sampled(sonde_u64 address,
 								    sonde_u32 shift)
 {
-	sonde_u64 h = (address >> 4) * 0x9e3779b97f4a7c15ull;
+	sonde_u64 h = address;
 
-	return !(h >> 32 & ((1ull << shift) - 1));
+	h = (h ^ h >> 33) * 0xff51afd7ed558ccdull;
+	h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53ull;
+	return !((h ^ h >> 33) & ((1ull << shift) - 1));
 }
 
 /* The one element of map `site_control`. */

@@ -21,6 +21,7 @@
  * LIBS: -ldl
  */
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -40,6 +41,7 @@ constexpr int kStripes = 64;
 constexpr size_t kStep = 256 << 10;
 constexpr int kSteps = 256;
 constexpr uint64_t kCacheNs = 50000000;
+constexpr std::chrono::milliseconds kWarmUp{500}; // until all threads run and have their caches
 
 struct alignas(64) Stripe {
 	std::atomic<int64_t> bytes{0};
@@ -177,7 +179,11 @@ bool prepare(const char *name)
 	return (strcmp(name, "numeric") || numeric) && (strcmp(name, "mallctl") || mallctl);
 }
 
-void churn(int64_t (*look)(), uint64_t *iterations)
+struct alignas(64) Count {
+	std::atomic<uint64_t> n{0}; // written by its thread alone
+};
+
+void churn(int64_t (*look)(), Count *count)
 {
 	uint64_t n = 0;
 	int64_t seen = 0;
@@ -188,9 +194,9 @@ void churn(int64_t (*look)(), uint64_t *iterations)
 		for (int i = 0; i < kBlocks; i++)
 			give(take(kBytes));
 		seen += look();
+		count->n.store(n, std::memory_order_relaxed);
 	}
 	sink += seen;
-	*iterations = n;
 }
 
 // Up and down by known steps, one every 2 ms.
@@ -258,29 +264,38 @@ void ahead_of_all(std::thread &t)
 	pthread_setschedparam(t.native_handle(), SCHED_FIFO, &p);
 }
 
+uint64_t sum_of(const std::vector<Count> &counts)
+{
+	uint64_t sum = 0;
+
+	for (const Count &c : counts)
+		sum += c.n.load(std::memory_order_relaxed);
+	return sum;
+}
+
 double run(const Way &way, int n_threads, double seconds, Closeness *closeness)
 {
-	std::vector<uint64_t> iterations(static_cast<size_t>(n_threads));
+	std::vector<Count> counts(static_cast<size_t>(n_threads));
 	std::vector<std::thread> threads;
-	uint64_t begin, took;
-	double sum = 0;
+	uint64_t begin, took, before, after;
 
-	for (auto &n : iterations)
-		threads.emplace_back(churn, way.look, &n);
+	for (auto &c : counts)
+		threads.emplace_back(churn, way.look, &c);
 	threads.emplace_back(swing);
 	ahead_of_all(threads.back());
+	go = true;
+	std::this_thread::sleep_for(kWarmUp);
 	threads.emplace_back(compare, std::cref(way), closeness);
 	ahead_of_all(threads.back());
 	begin = now_ns();
-	go = true;
+	before = sum_of(counts);
 	std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-	stop = true;
+	after = sum_of(counts);
 	took = now_ns() - begin;
+	stop = true;
 	for (auto &t : threads)
 		t.join();
-	for (uint64_t n : iterations)
-		sum += static_cast<double>(n);
-	return sum / (static_cast<double>(took) / 1e9);
+	return static_cast<double>(after - before) / (static_cast<double>(took) / 1e9);
 }
 
 int usage()

@@ -118,6 +118,8 @@ static void start_work(char *program, char *threads)
 
 static void attach(void)
 {
+	const struct sonde_lens_opts opts = {.alloc_counters = true};
+	const struct sonde_lens_ctx ctx = {.lens = &sonde_lens_alloc, .opts = &opts};
 	struct sonde_features features;
 	struct sonde_plan_choice choice = {0};
 	struct sonde_config config = {0};
@@ -125,7 +127,7 @@ static void attach(void)
 	char why[256] = "";
 	int64_t at[2];
 	size_t size;
-	const void *elf = sonde_lens_alloc.elf(&size);
+	const void *elf = sonde_lens_elf(&ctx, &size);
 
 	sonde_features_probe(&features);
 	if (sonde_alloc_threads_hooks(&own.hooks) ||

@@ -66,16 +66,16 @@ churn() {
 	few_dropped
 }
 
-@test "session links: live bytes after 4 million operations of 8 threads are mallinfo2's" {
-	churn session 4000000
+@test "session links: live bytes after 10 million operations of 8 threads are mallinfo2's" {
+	churn session 10000000
 }
 
-@test "multi links: live bytes after a million operations of 8 threads are mallinfo2's" {
-	churn multi 1000000
+@test "multi links: live bytes after 2 million operations of 8 threads are mallinfo2's" {
+	churn multi 2000000
 }
 
-@test "perf links: live bytes after a million operations of 8 threads are mallinfo2's" {
-	churn perf 1000000
+@test "perf links: live bytes after 2 million operations of 8 threads are mallinfo2's" {
+	churn perf 2000000
 }
 
 @test "memory from before attach that is given back makes live bytes negative, exactly" {

@@ -30,6 +30,7 @@ until_line() { # FILE PATTERN PID
 observe() {
 	local kind=$1
 	shift
+	rm -f "$T/work" "$T/seen" # of a run before: what it said is not to be waited for
 	env "${with[@]}" "${program:-$B/harness/allocwork}" "$@" <"$T/go" >"$T/work" 3>&- &
 	work_pid=$!
 	exec 8>"$T/go"

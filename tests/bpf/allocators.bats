@@ -73,7 +73,6 @@ preloaded() { # GLOB KIND OPERATIONS
 		live_as_told
 		[ "$(seen live "")" -lt 0 ]
 		[ "$(seen calls free)" = 10000 ]
-		mv "$T/work" "$T/work.$one"
 	done
 }
 
@@ -151,7 +150,6 @@ throws() { # LIBRARY
 
 @test "operator new that throws is a failure, and nothing was handed out" {
 	throws 'libjemalloc.so.2'
-	mv "$T/work" "$T/work.0"
 	throws 'libtcmalloc_minimal.so.4'
 }
 
@@ -160,6 +158,7 @@ throws() { # LIBRARY
 	local one live calls
 	for one in libjemalloc.so.2 libtcmalloc_minimal.so.4; do
 		preload "$one"
+		rm -f "$T/work"
 		env "${with[@]}" "$B/harness/allocwork" loop >"$T/work" 3>&- &
 		work_pid=$!
 		until_line "$T/work" ^ready "$work_pid"
@@ -196,7 +195,6 @@ with=(ALLOCWORK_NO_PVALLOC=1)
 @test "needed libraries: jemalloc and gperftools" {
 	build needs-jemalloc -Wl,--no-as-needed $lib/libjemalloc.so.2
 	churn session 100000
-	mv "$T/work" "$T/work.0"
 	build needs-tcmalloc -Wl,--no-as-needed $lib/libtcmalloc_minimal.so.4
 	churn session 100000
 }
@@ -205,7 +203,6 @@ with=(ALLOCWORK_NO_PVALLOC=1)
 	mapfile -t args < <(whole libtcmalloc_minimal.a)
 	build built-in "${args[@]}"
 	churn session 100000
-	mv "$T/work" "$T/work.0"
 	strip -s "$program"
 	churn multi 100000
 }
@@ -214,7 +211,6 @@ with=(ALLOCWORK_NO_PVALLOC=1)
 	mapfile -t args < <(whole libjemalloc.a)
 	build built-in "${args[@]}"
 	churn session 100000
-	mv "$T/work" "$T/work.0"
 	strip -s "$program"
 	churn multi 100000
 }
@@ -277,6 +273,18 @@ opened() { # LIBRARY
 @test "gperftools loaded by dlopen while it is observed is attached, and exact from there" {
 	env=()
 	opened libtcmalloc_minimal.so.4
+}
+
+# A command is attached to at its first instruction, when its allocator has no tables yet.
+@test "sonde run: live bytes are known once the allocator has set itself up" {
+	"$B/sonde" run --alloc jemalloc --alloc-mode exact --yes -d 6s -i 100ms -o "$T/r.sonde" \
+		-- "$B/harness/allocwork" loop >"$T/out" 2>"$T/err" </dev/null 3>&-
+	live=$(sqlite3 "$T/r.sonde" "SELECT value FROM value JOIN series s ON s.id = series
+		WHERE s.name = 'alloc.live' AND value IS NOT NULL ORDER BY ts_ns DESC LIMIT 1")
+	echo "live $live"
+	sqlite3 "$T/r.sonde" 'SELECT what FROM note' | grep 'its tables are there now'
+	[ -n "$live" ]
+	[ "${live%.*}" -ge -2064 ] && [ "${live%.*}" -le 2064 ]
 }
 
 # Its thread-local storage fits only where the loader was told to keep room for it.

@@ -126,6 +126,23 @@ steps() { # SOURCE
 	steps 2
 }
 
+@test "jemalloc: both modes against what its one thread took" {
+	hold_again env LD_PRELOAD=libjemalloc.so.2 "$B/harness/consume" hold
+	allocate 1000000
+	publish
+	agrees "$used" 3
+	steps 3
+	kill -INT "$sonde_pid"
+	wait "$sonde_pid"
+	base=$used
+	publish "${exact[@]}"
+	agrees 0 1 # what was there before is known in counters mode only
+	for step in 5000000 -3000000 64000000 -60000000; do
+		allocate $step
+		agrees $((used - base)) 1
+	done
+}
+
 @test "stat --field prints the figure and nothing else" {
 	publish --field consumption
 	allocate 2000000

@@ -106,7 +106,7 @@ serve() { # ECHO-ARGUMENTS...
 }
 
 record() { # ARGUMENTS...: attached and counting when this returns
-	"$SONDE" record -p "$server" -o "$R" -i 100ms -d 300s "$@" >"$T/out" 2>"$T/err" 3>&- &
+	"$SONDE" record -p "$server" -o "$R" -d 300s -i 100ms "$@" >"$T/out" 2>"$T/err" 3>&- &
 	sonde=$!
 	pids+=("$sonde")
 	until_true ticked || {
@@ -211,4 +211,20 @@ work() { # COMMAND: jemwork does it and says the truth
 	equal "${truth[4]}" "$(metric alloc.at_most)" "bound: stats.allocated"
 	equal $((truth[1] - truth[2] - before)) "$(metric alloc.live)" "change of live bytes"
 	equal 0 "$(metric alloc.ends_lost)" "threads that ended unread"
+}
+
+@test "after an exec the old places are not read: another allocator's queries have no bytes" {
+	mkfifo "$T/go"
+	LD_PRELOAD=libjemalloc.so.2 bash -c "read -r _ <'$T/go'
+		exec env -u LD_PRELOAD '$B/bench/echo' --alloc 8 >'$T/echo'" 3>&- &
+	server=$!
+	pids+=("$server")
+	record --lens query,alloc -i 2s
+	equal 1 "$(sql "SELECT count(*) > 0 FROM metric WHERE name = 'alloc.allocated' AND value > 0")" \
+		"read before"
+	echo >"$T/go"
+	until_true test -s "$T/echo"
+	"$B/bench/echoload" "$(head -n 1 "$T/echo")" --queries 100 --connections 1 >/dev/null
+	finish
+	equal 100 "$(sql 'SELECT count(*) FROM span WHERE heap_allocated IS NULL')" "spans without bytes"
 }

@@ -37,8 +37,14 @@ until_line() { # FILE PATTERN PID
 observe() {
 	local program=$1
 	shift
-	LD_LIBRARY_PATH=$T LD_PRELOAD=${PRELOAD:-} "$program" $WAYS $CALLS $THREADS <"$T/go" >"$T/work" 3>&- &
+	LD_LIBRARY_PATH=$T LD_PRELOAD=${PRELOAD:-} "$program" $WAYS $CALLS $THREADS \
+		<"$T/go" >"$T/work" 3>&- &
 	work_pid=$!
+	watch "$@"
+}
+
+# Watch $work_pid from its "ready" to its "done".
+watch() { # [ONE_IN]
 	exec 8>"$T/go"
 	until_line "$T/work" ^ready "$work_pid"
 	"$B/bench/allocattach" "$work_pid" sites "$@" <"$T/stop" >"$T/seen" 2>"$T/err" 3>&- 8>&- &
@@ -209,6 +215,128 @@ CXX="g++ -x c++ -fpermissive"
 		END { e = sqrt(square); printf "live %d, estimated %d +- %d\n", want, got, e
 			exit !(e > 0 && e < want / 10 && got - want < 4 * e && want - got < 4 * e) }' \
 		"$T/work" "$T/seen"
+}
+
+# compile NAME FLAGS... < SOURCE: a program that says "ready PID", works at a line, says "done", waits.
+compile() {
+	local name=$1
+	shift
+	cat >"$T/$name.c"
+	gcc -w -o "$T/$name" "$T/$name.c" -include stdio.h -include stdlib.h -include unistd.h \
+		-include signal.h "$@"
+}
+STEPS='static char in[64], out[64], line[64]; static void step(const char *what) {
+	setvbuf(stdin, in, _IOFBF, 64); setvbuf(stdout, out, _IOFBF, 64);
+	printf("%s %d\n", what, getpid()); fflush(stdout); if (!fgets(line, 64, stdin)) _exit(0); }
+static inline __attribute__((always_inline)) void touch(size_t n) {
+	void *p = malloc(n); __asm__ volatile("" : "+r"(p)::"memory"); free(p); }'
+
+@test "through a signal handler, on a stack of its own as well" {
+	compile prog -O2 <<-END
+		$STEPS
+		static char alt[65536];
+		__attribute__((noinline)) void handler_work(void) { touch(77); __asm__ volatile(""); }
+		static void handler(int s) { handler_work(); __asm__ volatile(""); }
+		__attribute__((noinline)) void interrupted(void) { raise(SIGUSR1); __asm__ volatile(""); }
+		int main(void) {
+			stack_t st = {.ss_sp = alt, .ss_size = sizeof(alt)};
+			struct sigaction sa = {.sa_handler = handler};
+			step("ready");
+			sigaction(SIGUSR1, &sa, NULL); interrupted();
+			sigaltstack(&st, NULL); sa.sa_flags = SA_ONSTACK; sigaction(SIGUSR1, &sa, NULL);
+			interrupted();
+			step("done");
+			return 0;
+		}
+	END
+	observe "$T/prog"
+	# Both lead from the handler back to what was interrupted, and on to the program's begin.
+	[ "$(grep -cE '^stack\|.*\|complete\|handler_work;handler;.*;interrupted;main;' "$T/seen")" = 2 ]
+}
+
+@test "a stack deeper than 64 frames is cut, and counted as cut" {
+	compile prog -O1 <<-END
+		$STEPS
+		__attribute__((noinline)) void down(int n)
+		{ if (n) down(n - 1); else touch(77); __asm__ volatile(""); }
+		int main(void) { step("ready"); down(63 - 4); down(200); down(200); step("done"); return 0; }
+	END
+	observe "$T/prog"
+	grep -x 'alloc.stacks|cut|2' "$T/seen"
+	grep -x 'alloc.stacks|complete|1' "$T/seen"
+	[ "$(grep '|cut|' "$T/seen" | grep -o 'down' | wc -l)" = 64 ]
+}
+
+@test "more stacks than the table holds: the rest is in one sum, and nothing is lost" {
+	compile prog -O1 <<-END
+		$STEPS
+		/* 2^15 ways, each of 16 calls. */
+		__attribute__((noinline)) void one(int n, unsigned way);
+		__attribute__((noinline)) void two(int n, unsigned way);
+		#define GO { if (!n) touch(10); else if (way & 1) one(n - 1, way >> 1); \
+			else two(n - 1, way >> 1); __asm__ volatile(""); }
+		void one(int n, unsigned way) GO
+		void two(int n, unsigned way) GO
+		int main(void) { step("ready"); for (unsigned w = 0; w < 32768; w++) one(15, w);
+			step("done"); return 0; }
+	END
+	observe "$T/prog"
+	awk -F'|' '$1 == "alloc.stacks" { n[$2] = $3 } $1 == "count" { calls += $3; bytes += $4; rows++ }
+		END { print n["complete"], n["lost"], rows, calls, bytes
+			exit !(n["lost"] > 0 && n["complete"] + n["lost"] == 32768 && calls == 32768 &&
+			bytes == 327680 && rows > 16000 && rows <= 16385) }' "$T/seen"
+}
+
+@test "what is given back is not live, by whichever function" {
+	"$B/harness/allocwork" calls 20 <"$T/go" >"$T/work" 3>&- &
+	work_pid=$!
+	watch
+	awk -F'|' '$1 == "count" { live += $5; bytes += $6; n++ }
+		END { print n, live, bytes; exit !(n > 20 && !live && !bytes) }' "$T/seen"
+}
+
+@test "more live blocks than are kept: a sample of them, within its error" {
+	compile prog -O2 <<-END
+		$STEPS
+		#define N 600000
+		static void *kept[N];
+		static void *seen(void *p) { __asm__ volatile("" : "+r"(p)); return p; }
+		__attribute__((noinline)) void *small(void) { return seen(malloc(24)); }
+		__attribute__((noinline)) void *large(void) { return seen(malloc(200)); }
+		int main(void) { step("ready");
+			for (int i = 0; i < N; i++) kept[i] = i % 8 ? small() : large();
+			for (int i = 0; i < N; i += 3) free(kept[i]);
+			step("done"); return 0; }
+	END
+	local rec=$T/r.sonde sonde
+	"$T/prog" <"$T/go" >"$T/work" 3>&- &
+	work_pid=$!
+	exec 8>"$T/go"
+	until_line "$T/work" ^ready "$work_pid"
+	"$B/sonde" record -p "$work_pid" --lens alloc --alloc-mode exact --sites --yes -d 120s -i 100ms \
+		-o "$rec" 2>"$T/err" 3>&- 8>&- &
+	watch_pid=$!
+	until [ "$(sqlite3 -readonly "$rec" 'SELECT count(*) FROM tick' 2>/dev/null || echo 0)" -gt 0 ]; do
+		kill -0 "$watch_pid" || { cat "$T/err"; return 1; }
+		sleep 0.05
+	done
+	echo >&8
+	until_line "$T/work" ^done "$work_pid"
+	kill -INT "$watch_pid"
+	wait "$watch_pid"
+	watch_pid=
+	echo >&8
+	exec 8>&-
+	wait "$work_pid"
+	work_pid=
+	# 400,000 blocks of 600,000 stay: 350,000 of 24 and 50,000 of 200 bytes.
+	sqlite3 -readonly "$rec" "SELECT functions, live_calls, live_bytes, live_error FROM call_site
+		WHERE functions LIKE 'small;%' OR functions LIKE 'large;%'" | tee "$T/live"
+	awk -F'|' '{ want = $1 ~ /^small/ ? 350000 * 24 : 50000 * 200
+		off = $3 - want; off = off < 0 ? -off : off
+		bad += !($4 > 0 && $4 < want / 50 && off < 4 * $4); n++ }
+		END { exit bad || n != 2 }' "$T/live"
+	sqlite3 -readonly "$rec" "SELECT what FROM note WHERE lens = 'alloc'" | grep -q 'blocks are live'
 }
 
 # With another allocator preloaded: probed at other places of its functions, and blocks followed as well.

@@ -113,6 +113,8 @@ refused() { # CODE PATTERN ARG...
 	refused 2 'leave out -p' stat -p 1 -- true
 	refused 2 'nothing follows --' stat --
 	refused 2 'records nothing' record -p 1 -o x -d 0
+	refused 2 'leaves no time' stat -p 1 -d 0 --lens fault
+	refused 2 'leaves no time' stat -p 1 -d 0 --lens query,fault,stall
 }
 
 @test "exact mode needs an end, and a yes that somebody can give" {
@@ -195,10 +197,13 @@ refused() { # CODE PATTERN ARG...
 	[ "$status" = 0 ]
 	[[ $output == *"breakpoint bytes into private copies"* ]]
 	[[ $output == *"Nothing attached."* ]]
-	run "$SONDE" doctor -p "$TARGET"
+	run "$SONDE" stat -p "$TARGET" --dry-run --lens rss,query,fault
 	echo "$output"
 	[ "$status" = 0 ]
 	[[ $output == *"nothing into the target"* ]]
+	run "$SONDE" doctor -p "$TARGET"
+	echo "$output"
+	[ "$status" = 0 ]
 	[[ $output == *"Nothing attached."* ]]
 	[ "$(cat "/proc/$TARGET/maps")" = "$maps" ]
 	[ "$(dirty_text "$TARGET")" = "$dirty" ]

@@ -123,6 +123,9 @@ holds() { # METRIC ARM AGAINST PERCENT
 	refuses 2 "is not FROM..TO" compare "${ARMS[@]}" --post $CHANGE "$SAME"/*.sonde
 	refuses 2 "nothing was recorded after the change" compare "${ARMS[@]}" \
 		--post 2027-01-01T00:00:00Z.. "$SAME"/*.sonde
+	refuses 2 "holds no whole window of 60 s" compare "${ARMS[@]}" \
+		--post 2026-11-11T23:59:30Z.. --pre 2026-11-11T00:00:00Z..2026-11-11T12:00:00Z \
+		"$SAME"/*.sonde
 	refuses 2 "name what was treated: --pair" compare --control r=se04-2/se04 "$SAME"/*.sonde
 	refuses 2 "is not ARM=TREATED/REFERENCE" compare --pair se03-2/se03 "$SAME"/*.sonde
 	refuses 2 "recording that is read" compare "${ARMS[@]}" "$SAME"/*.sonde \

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/mem.h"
 #include "fuzz/fuzz_target.h"
 #include "target/heap/heap.h"
 
@@ -23,6 +24,7 @@ static const struct {
 	const char *decoded[4]; /* functions whose code matters most */
 } seeds[] = {
 	{LIBS "libc.so.6", "glibc", {"mallinfo2", "malloc_stats", "malloc_trim", "malloc"}},
+	{LIBS "libjemalloc.so.2", "jemalloc", {"malloc", "_Znwm", "free", "sdallocx"}},
 	{LIBS "libtcmalloc_minimal.so.4",
 	 "tcmalloc (gperftools)",
 	 {"_ZN22TCMallocImplementation18GetNumericPropertyEPKcPm",
@@ -111,14 +113,14 @@ int main(int argc, char **argv)
 	unsigned long n = fuzz_iterations(argc, argv, 600);
 
 	sonde_log_set_level(SONDE_LOG_NONE);
-	for (size_t seed = 0; seed < 2; seed++) {
+	for (size_t seed = 0; seed < SONDE_ARRAY_SIZE(seeds); seed++) {
 		struct copy c;
 
 		if (make_copy(&c, seed)) {
 			printf("no %s here\n", seeds[seed].path);
 			continue;
 		}
-		for (unsigned long i = 0; i < n / 2; i++)
+		for (unsigned long i = 0; i < n / SONDE_ARRAY_SIZE(seeds); i++)
 			one(&c, seed);
 		close(c.fd);
 		free(c.bytes);

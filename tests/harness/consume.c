@@ -18,17 +18,28 @@
 
 #define BLOCKS (1 << 20)
 
+static int (*get_property)(const char *, size_t *);
+static int (*get_mallctl)(const char *, void *, size_t *, void *, size_t);
+
+static void find(const char *symbol, void *pointer)
+{
+	void *found = dlsym(RTLD_DEFAULT, symbol);
+
+	memcpy(pointer, &found, sizeof(found));
+}
+
+/* jemalloc's statistics take what thread caches hold for allocated; our one thread's own do not. */
 static size_t in_use(void)
 {
-	static int (*get)(const char *, size_t *);
-	void *found = get ? NULL : dlsym(RTLD_DEFAULT, "MallocExtension_GetNumericProperty");
+	uint64_t in = 0, out = 0;
+	size_t v, size = sizeof(in);
 	struct mallinfo2 m;
-	size_t v;
 
-	if (found)
-		memcpy(&get, &found, sizeof(get));
-	if (get && get("generic.current_allocated_bytes", &v))
+	if (get_property && get_property("generic.current_allocated_bytes", &v))
 		return v;
+	if (get_mallctl && !get_mallctl("thread.allocated", &in, &size, NULL, 0) &&
+	    !get_mallctl("thread.deallocated", &out, &size, NULL, 0))
+		return in - out;
 	m = mallinfo2();
 	return m.uordblks + m.hblkhd;
 }
@@ -72,6 +83,8 @@ int main(int argc, char **argv)
 {
 	const struct sonde_consumption_page *page;
 
+	find("MallocExtension_GetNumericProperty", &get_property);
+	find("mallctl", &get_mallctl);
 	if (argc == 2 && !strcmp(argv[1], "hold"))
 		return hold();
 	page = argc > 2 ? sonde_consumption_map(argv[2]) : NULL;

@@ -71,7 +71,8 @@ static void sleep_ns(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
-/* Bursts of 100 operations, as far apart as the rate wants. */
+/* Bursts of up to 100 operations, as far apart as the rate wants. 30 % of the slots stay empty, so
+ * that the heap is as large at the end as at the begin. */
 static void *work(void *arg)
 {
 	struct worker *w = arg;
@@ -83,14 +84,17 @@ static void *work(void *arg)
 		if (churn == rests)
 			__atomic_add_fetch(&page->resting, churn ? -1u : 1u, __ATOMIC_ACQ_REL);
 		rests = !churn;
+		uint64_t ops = 0;
+
 		for (int i = 0; churn && i < 50; i++) {
 			void **p = &w->slot[next_random(&w->random) % w->n];
+			bool refill = next_random(&w->random) % 10 < 7;
 
+			ops += !!*p + refill;
 			free(*p);
-			*p = must(malloc(some_size(w)));
+			*p = refill ? must(malloc(some_size(w))) : NULL;
 		}
-		if (churn)
-			__atomic_add_fetch(&page->ops, 100, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&page->ops, ops, __ATOMIC_RELAXED);
 		sleep_ns(churn ? (uint64_t)(100e9 / w->ops_per_s) : 1000000);
 	}
 	return NULL;

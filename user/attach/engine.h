@@ -60,6 +60,8 @@ int sonde_engine_attach(struct sonde_engine *e, const struct sonde_plan *plan, i
 void sonde_engine_beat(struct sonde_engine *e);
 /* True while the children that hold uprobe links live (or were never needed). */
 bool sonde_engine_guard_alive(struct sonde_engine *e);
+/* Lenses, a bit each, of which a child has ended by itself; until they are detached. */
+uint32_t sonde_engine_guards_lost(struct sonde_engine *e);
 /* Close the links of one lens, or of all (-1). Blocks while the kernel works. */
 int sonde_engine_detach(struct sonde_engine *e, int lens, uint64_t *took_ns);
 

@@ -37,6 +37,7 @@ void sonde_engine_release(struct sonde_engine *e, int lens, size_t from)
 {
 	size_t kept = from;
 
+	e->guards_lost &= lens < 0 ? 0 : ~(1u << lens);
 	for (size_t i = from; i < e->n_children; i++)
 		if (engine_wants(lens, e->children[i].lens))
 			sonde_guard_dismiss(&e->children[i].g);
@@ -56,13 +57,18 @@ void sonde_engine_beat(struct sonde_engine *e)
 		sonde_guard_beat(&e->children[i].g);
 }
 
-bool sonde_engine_guard_alive(struct sonde_engine *e)
+uint32_t sonde_engine_guards_lost(struct sonde_engine *e)
 {
 	for (size_t i = 0; i < e->n_children; i++) {
 		struct sonde_guard *g = &e->children[i].g;
 
 		if (g->pid && !sonde_guard_alive(g))
-			e->guard_lost = true;
+			e->guards_lost |= 1u << e->children[i].lens;
 	}
-	return !e->guard_lost;
+	return e->guards_lost;
+}
+
+bool sonde_engine_guard_alive(struct sonde_engine *e)
+{
+	return !sonde_engine_guards_lost(e);
 }

@@ -33,7 +33,7 @@ struct sonde_engine {
 	size_t n_links, cap_links;
 	struct engine_child *children;
 	size_t n_children, cap_children;
-	bool guard_lost;
+	uint32_t guards_lost; /* bit per lens: a child of it ended by itself */
 	struct sonde_window *window; /* mapped when first asked for */
 	struct sonde_guard window_child;
 	uint32_t *targets; /* tgids, for events that are opened per thread */

@@ -11,12 +11,16 @@
 #include "cli/output.h"
 #include "cli/threads.h"
 #include "core/err.h"
+#include "model/stacks.h"
+#include "show/sites.h"
 #include "show/stat.h"
+#include "sonde/fault.h"
 
 struct stat_run {
 	struct sonde_stat_view view;
 	struct sonde_comm_watch threads;
 	bool json, lines, instant, field;
+	struct sonde_stack_table stacks;
 };
 
 /* Bytes and nothing else, for scripts; "-" where there is no value now. */
@@ -62,6 +66,18 @@ static void next_command(const struct sonde_args *args, bool instant, char *buf,
 		snprintf(buf, size, "sonde %s -n %s %s", verb, args->name, rest);
 }
 
+/* Call sites come after the summary, which they would hide otherwise. */
+static int print_text(const struct sonde_args *args, const struct stat_run *run,
+		      const struct sonde_snapshot *snap, const struct sonde_stat_end *end)
+{
+	int err = sonde_stat_summary(stdout, snap, end);
+
+	if (err || !run->stacks.n)
+		return err;
+	fputc('\n', stdout);
+	return sonde_sites_print(stdout, &run->stacks, args->sites ? args->sites : 20);
+}
+
 static int print_end(const struct sonde_args *args, const struct stat_run *run,
 		     const struct sonde_snapshot *snap, const struct sonde_session_result *result)
 {
@@ -69,6 +85,7 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 	struct sonde_stat_end end = {
 		.ended = result->ended,
 		.instant = run->instant,
+		.all = args->verbose > 0,
 		.observed_ns = result->observed_ns,
 		.attach_ns = result->attach_ns,
 		.detach_ns = result->detach_ns,
@@ -81,8 +98,9 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 	}
 	next_command(args, run->instant, next, sizeof(next));
 	end.next = *next ? next : NULL;
-	return run->json ? sonde_stat_json(stdout, snap, &end)
-			 : sonde_stat_summary(stdout, snap, &end);
+	if (run->json)
+		return sonde_stat_json(stdout, snap, &end);
+	return print_text(args, run, snap, &end);
 }
 
 int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts *opts)
@@ -91,6 +109,7 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 			       .json = args->json,
 			       .field = args->field != SONDE_FIELD_ALL,
 			       .threads = {.comm = args->comm}};
+	const struct sonde_visitor *sink = &run.stacks.visitor;
 	struct sonde_session_result result;
 	struct sonde_snapshot snap;
 	int err;
@@ -100,6 +119,9 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	run.instant = opts->instant;
 	opts->on_tick = on_tick;
 	opts->on_tick_ctx = &run;
+	sonde_stack_table_init(&run.stacks);
+	opts->sinks = &sink;
+	opts->n_sinks = args->sites || args->fault_by & 1u << SONDE_FAULT_BY_STACK ? 1 : 0;
 	sonde_output_hold();
 	sonde_snapshot_init(&snap);
 	sonde_observe_say_start();
@@ -110,8 +132,14 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 		sonde_comm_watch_end(&run.threads, &snap);
 	err = sonde_observe_exit(args, err, result.degraded);
 	sonde_snapshot_fini(&snap);
+	sonde_stack_table_fini(&run.stacks);
 	return err;
 }
+
+/* Lenses that count events and have no level to read. */
+#define OF_EVENTS                                                                                  \
+	(1u << SONDE_LENS_QUERY | 1u << SONDE_LENS_FAULT | 1u << SONDE_LENS_STALL |                \
+	 1u << SONDE_LENS_ASK)
 
 static int run_stat(const struct sonde_args *args)
 {
@@ -123,6 +151,11 @@ static int run_stat(const struct sonde_args *args)
 	if (err)
 		return err;
 	/* What counts events has none to count in no time: nothing is attached for it. */
+	if (opts.instant && opts.lens_mask && !(opts.lens_mask & ~OF_EVENTS))
+		return sonde_err(EINVAL,
+				 "-d 0 leaves no time for what --lens names to happen; give it "
+				 "some (-d 10s), or look at what is there at an instant "
+				 "(--lens rss,alloc)");
 	if (opts.instant && !opts.lens_mask)
 		opts.lens_mask = 1u << SONDE_LENS_RSS | 1u << SONDE_LENS_ALLOC;
 	return args->dry_run ? sonde_observe_dry_run(args, &opts) : sonde_stat_session(args, &opts);

@@ -89,6 +89,10 @@ static int set_periods(struct sonde_trial *t, struct sonde_arms_range before,
 	sonde_trial_init(t, start, window, (size_t)n);
 	t->before = windows_in(t, before);
 	t->after = windows_in(t, after);
+	if (t->after.from >= t->after.to || (length(before) && t->before.from >= t->before.to))
+		return sonde_err(EINVAL,
+				 "a period holds no whole window of %d s; record for longer",
+				 (int)(window / SONDE_NS_PER_SEC));
 	return 0;
 }
 

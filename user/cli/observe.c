@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "sonde/fault.h"
 
 #define INDENT 11 /* of the lenses' help */
 
@@ -35,10 +36,22 @@ static bool ask(void *ctx, const char *question)
 	return !strcasecmp(answer, "y\n") || !strcasecmp(answer, "yes\n");
 }
 
-/* Call stacks need probes: in windows, unless another mode is asked for. */
+/* Then --sites says how many of them are shown. */
+static bool fault_stacks(const struct sonde_args *args)
+{
+	return args->fault_by & 1u << SONDE_FAULT_BY_STACK;
+}
+
+static bool probes_alloc(enum sonde_alloc_mode mode)
+{
+	return mode == SONDE_ALLOC_MODE_EXACT || mode == SONDE_ALLOC_MODE_WINDOWS;
+}
+
+/* Call stacks need probes: in windows, unless another mode, or the stacks of faults, are asked for.
+ */
 static enum sonde_alloc_mode mode_of(const struct sonde_args *args)
 {
-	if (args->alloc_mode == SONDE_ALLOC_MODE_AUTO && args->sites)
+	if (args->alloc_mode == SONDE_ALLOC_MODE_AUTO && args->sites && !fault_stacks(args))
 		return SONDE_ALLOC_MODE_WINDOWS;
 	return (enum sonde_alloc_mode)args->alloc_mode;
 }
@@ -69,7 +82,7 @@ static int check_alloc(const struct sonde_args *args)
 	return 0;
 }
 
-/* Call stacks come with probes. */
+/* The allocator's call stacks come with probes. */
 static int check_sites(const struct sonde_args *args)
 {
 	if (args->sites_sample && !args->sites)
@@ -77,10 +90,11 @@ static int check_sites(const struct sonde_args *args)
 	if (args->sites_sample && mode_of(args) != SONDE_ALLOC_MODE_EXACT)
 		return sonde_err(EINVAL, "--sites-sample is of live blocks, which windows do not "
 					 "follow: add --alloc-mode exact -d TIME");
-	if (args->sites && mode_of(args) != SONDE_ALLOC_MODE_EXACT &&
-	    mode_of(args) != SONDE_ALLOC_MODE_WINDOWS)
-		return sonde_err(EINVAL, "--sites needs the allocator's probes: add "
-					 "--alloc-mode windows, or --alloc-mode exact -d TIME");
+	if (args->sites && !probes_alloc(mode_of(args)) && !fault_stacks(args))
+		return sonde_err(
+			EINVAL,
+			"--sites is about call stacks: add --alloc-mode windows, or exact with -d "
+			"TIME, for the allocator's, --fault-by stack for those of page faults");
 	return 0;
 }
 
@@ -127,7 +141,7 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 			 .alloc_windows = mode == SONDE_ALLOC_MODE_WINDOWS,
 			 .budget_cpu = args->budget.cpu,
 			 .budget_time = args->budget.time,
-			 .sites = args->sites,
+			 .sites = args->sites && probes_alloc(mode),
 			 .sites_sample = args->sites_sample,
 			 .alloc_counters =
 				 mode == SONDE_ALLOC_MODE_COUNTERS || mode == SONDE_ALLOC_MODE_AUTO,

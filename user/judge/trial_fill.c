@@ -9,6 +9,7 @@
 
 #include "core/err.h"
 #include "core/mem.h"
+#include "core/str.h"
 #include "judge/trial_fill.h"
 
 #define QUERIES	  "query.spans"
@@ -18,16 +19,23 @@
 static const struct {
 	const char *name;
 	enum sonde_trial_kind kind;
-	const char *from[MAX_NAMES]; /* metrics that add up, all labels; of a histogram: label "" */
+	const char *from[MAX_NAMES]; /* metrics that add up                                    */
+	const char *label; /* of these, labels that begin so; of a histogram: its own label, "" */
 } sources[] = {
-	{"rss.total", SONDE_TRIAL_LEVEL, {"rss.total"}},
-	{"query.latency", SONDE_TRIAL_HIST, {"query.latency"}},
-	{"rss.anon", SONDE_TRIAL_LEVEL, {"rss.anon"}},
-	{"rss.file", SONDE_TRIAL_LEVEL, {"rss.file"}},
-	{"cpu", SONDE_TRIAL_RATIO, {"proc.cpu_user", "proc.cpu_sys"}},
-	{"fault.count", SONDE_TRIAL_RATIO, {"fault.count"}},
-	{"fault.time", SONDE_TRIAL_RATIO, {"fault.time"}},
-	{"stall.time", SONDE_TRIAL_RATIO, {"stall.time"}},
+	{"rss.total", SONDE_TRIAL_LEVEL, {"rss.total"}, ""},
+	{"query.latency", SONDE_TRIAL_HIST, {"query.latency"}, ""},
+	{"rss.anon", SONDE_TRIAL_LEVEL, {"rss.anon"}, ""},
+	{"rss.anon_huge", SONDE_TRIAL_LEVEL, {"rss.anon_huge"}, ""},
+	{"rss.file", SONDE_TRIAL_LEVEL, {"rss.file"}, ""},
+	{"cpu", SONDE_TRIAL_RATIO, {"proc.cpu_user", "proc.cpu_sys"}, ""},
+	{"fault.count", SONDE_TRIAL_RATIO, {"fault.count"}, ""},
+	{"fault.huge", SONDE_TRIAL_RATIO, {"fault.count"}, "pmd"},
+	{"fault.time", SONDE_TRIAL_RATIO, {"fault.time"}, ""},
+	/* Not all of stall.time: most of it is threads at rest. */
+	{"runqueue", SONDE_TRIAL_RATIO, {"stall.time"}, "runqueue"},
+	{"mmap_lock", SONDE_TRIAL_RATIO, {"stall.time"}, "mmap_lock"},
+	{"alloc_lock", SONDE_TRIAL_RATIO, {"stall.time"}, "alloc_lock"},
+	{"syscalls", SONDE_TRIAL_RATIO, {"stall.syscall_time"}, ""},
 };
 
 static const struct {
@@ -44,12 +52,19 @@ static const struct {
 	{"p50", "query.latency", SONDE_TRIAL_QUANTILE, 0.5, false},
 	{"p99.9", "query.latency", SONDE_TRIAL_QUANTILE, 0.999, false},
 	{"RSS anonymous", "rss.anon", SONDE_TRIAL_MEAN, 0, false},
+	{"RSS in huge pages", "rss.anon_huge", SONDE_TRIAL_MEAN, 0, false},
 	{"RSS of files", "rss.file", SONDE_TRIAL_MEAN, 0, false},
 	{"CPU per query", "cpu", SONDE_TRIAL_MEAN, 0, false},
 	{"faults per query", "fault.count", SONDE_TRIAL_MEAN, 0, false},
+	{"huge faults per query", "fault.huge", SONDE_TRIAL_MEAN, 0, false},
 	{"fault time per query", "fault.time", SONDE_TRIAL_MEAN, 0, false},
-	{"stalls per query", "stall.time", SONDE_TRIAL_MEAN, 0, false},
+	{"run queue per query", "runqueue", SONDE_TRIAL_MEAN, 0, false},
+	{"mmap_lock per query", "mmap_lock", SONDE_TRIAL_MEAN, 0, false},
+	{"alloc lock per query", "alloc_lock", SONDE_TRIAL_MEAN, 0, false},
+	{"mmap calls per query", "syscalls", SONDE_TRIAL_MEAN, 0, false},
 };
+
+_Static_assert(SONDE_ARRAY_SIZE(sources) <= 32, "sources of a series are a mask");
 
 static size_t find_source(const char *name)
 {
@@ -110,7 +125,7 @@ enum role { ROLE_NONE, ROLE_LEVEL, ROLE_AMOUNT, ROLE_QUERIES };
 struct known {
 	const struct sonde_metric_desc *desc;
 	enum role role;
-	size_t source;
+	uint32_t sources; /* mask of those that it goes into */
 	bool has_last;
 	double last;
 };
@@ -135,40 +150,49 @@ static size_t window_of(const struct fill *f, uint64_t mono_ns)
 	return at < f->t->n_windows ? (size_t)at : f->t->n_windows;
 }
 
-static struct known classify(const struct sonde_metric_desc *desc)
+static struct known classify(const struct sonde_metric *m)
 {
-	struct known k = {.desc = desc};
+	const char *label = m->label ? m->label : "";
+	struct known k = {.desc = m->desc};
 
-	if (!strcmp(desc->name, QUERIES)) {
+	if (!strcmp(m->desc->name, QUERIES)) {
 		k.role = ROLE_QUERIES;
 		return k;
 	}
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(sources); i++) {
 		for (size_t n = 0; n < MAX_NAMES && sources[i].from[n]; n++) {
 			if (sources[i].kind == SONDE_TRIAL_HIST ||
-			    strcmp(sources[i].from[n], desc->name))
+			    strcmp(sources[i].from[n], m->desc->name) ||
+			    !sonde_str_starts(label, sources[i].label))
 				continue;
 			k.role = sources[i].kind == SONDE_TRIAL_LEVEL ? ROLE_LEVEL : ROLE_AMOUNT;
-			k.source = i;
+			k.sources |= 1u << i;
 		}
 	}
 	return k;
 }
 
-static struct known *get_known(struct fill *f, const struct sonde_metric_desc *desc)
+static struct known *get_known(struct fill *f, const struct sonde_metric *m)
 {
 	for (size_t i = 0; i < f->n_known; i++) {
 		size_t at = (f->next + i) % f->n_known;
 
-		if (f->known[at].desc != desc)
+		if (f->known[at].desc != m->desc)
 			continue;
 		f->next = at + 1;
 		return &f->known[at];
 	}
 	if (SONDE_GROW(f->known, f->n_known, f->cap_known))
 		return NULL;
-	f->known[f->n_known] = classify(desc);
+	f->known[f->n_known] = classify(m);
 	return &f->known[f->n_known++];
+}
+
+static void put_value(struct fill *f, const struct known *k, size_t window, double num, double den)
+{
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(sources); i++)
+		if (k->sources & 1u << i)
+			sonde_trial_put(f->t, i, f->server, window, num, den);
 }
 
 /* Every amount is divided by the same queries. */
@@ -182,7 +206,7 @@ static void put_queries(struct fill *f, size_t window, double grown)
 static int on_metric(void *ctx, const struct sonde_metric *m)
 {
 	struct fill *f = ctx;
-	struct known *k = get_known(f, m->desc);
+	struct known *k = get_known(f, m);
 	size_t window = window_of(f, m->ts_ns);
 	double grown;
 
@@ -191,7 +215,7 @@ static int on_metric(void *ctx, const struct sonde_metric *m)
 	if (k->role == ROLE_NONE || m->absent)
 		return 0;
 	if (k->role == ROLE_LEVEL) {
-		sonde_trial_put(f->t, k->source, f->server, window, m->value, 1);
+		put_value(f, k, window, m->value, 1);
 		return 0;
 	}
 	grown = k->has_last && m->value >= k->last ? m->value - k->last : 0;
@@ -200,7 +224,7 @@ static int on_metric(void *ctx, const struct sonde_metric *m)
 	if (k->role == ROLE_QUERIES)
 		put_queries(f, window, grown);
 	else
-		sonde_trial_put(f->t, k->source, f->server, window, grown, 0);
+		put_value(f, k, window, grown, 0);
 	return 0;
 }
 
@@ -209,8 +233,8 @@ static int on_hist(void *ctx, const struct sonde_histrow *h)
 	struct fill *f = ctx;
 	size_t window = window_of(f, h->from_ns + (h->to_ns - h->from_ns) / 2);
 
-	if (*h->label || strcmp(h->desc->name, sources[f->latency].from[0]) ||
-	    window == f->t->n_windows)
+	if (strcmp(h->label, sources[f->latency].label) ||
+	    strcmp(h->desc->name, sources[f->latency].from[0]) || window == f->t->n_windows)
 		return 0;
 	f->hist_err =
 		sonde_windows_add(sonde_trial_hist(f->t, f->latency, f->server), window, h->hist);

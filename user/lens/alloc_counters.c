@@ -10,12 +10,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "attach/plan.h"
 #include "core/mem.h"
-#include "lens/alloc_counters.h"
+#include "lens/alloc_counters_impl.h"
 #include "lens/alloc_metrics.h"
-#include "lens/alloc_threads.h"
-#include "target/heap/heap.h"
 
 /* Walks of free lists: 1 % of the time, as every dear reader here. About 20 ms may be waited for;
  * longer ones go on beside the session's loop, up to 10 s. */
@@ -23,32 +20,6 @@
 #define NODES_NOW	 20000
 #define NODES_BACKGROUND 10000000
 #define RETRIES_LONGEST	 64 /* ticks between two tries to recognise an allocator */
-
-struct heap_target {
-	struct sonde_heap *heap; /* NULL: not open */
-	char why[256];		 /* and why not */
-	unsigned wait, step;	 /* ticks until it is tried again; 0: no more */
-	bool told;		 /* the reason was said */
-	bool noted;
-	uint32_t pushed; /* mask of figures that had a value */
-	uint64_t not_clean;
-	uint64_t base_allocated, base_deallocated;
-	uint64_t pushed_allocated, pushed_deallocated;
-	bool based;
-	bool by_thread; /* its threads' own counters are read: they are its totals */
-	bool lost_said, forked_said;
-	char threads_why[256]; /* it counts by thread, and that is not read: why */
-};
-
-struct sonde_alloc_counters {
-	struct heap_target *t;
-	size_t n;
-	struct sonde_alloc_threads *threads; /* NULL: nobody needs it, or this kernel cannot */
-	bool started;
-	char why[128]; /* it cannot */
-	struct sonde_consumption shown; /* the last reading for consumption; bytes 0 before it */
-	uint64_t next_ns;		/* when another may be taken */
-};
 
 /* Figures that are one gauge each. */
 static const struct {
@@ -64,66 +35,6 @@ static const struct {
 	{SONDE_HEAP_UNMAPPED, M_UNMAPPED, ""},
 	{SONDE_HEAP_METADATA, M_METADATA, ""},
 };
-
-int sonde_alloc_counters_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
-{
-	for (size_t i = 0; !ctx->opts->passive && i < ctx->targets->n; i++)
-		if (sonde_alloc_threads_wanted(&ctx->targets->t[i]))
-			return sonde_alloc_threads_hooks(hooks);
-	return 0;
-}
-
-/* Why the kernel's programs are not there to read what threads count. */
-static void explain(struct sonde_lens_ctx *ctx, const struct sonde_alloc_counters *c,
-		    struct heap_target *t)
-{
-	const char *why = c->why[0] ? c->why : "its allocator was not known when sonde attached";
-
-	for (size_t i = 0; ctx->plan && i < ctx->plan->n; i++) {
-		const struct sonde_plan_item *item = &ctx->plan->items[i];
-
-		if (item->alt < 0 && !strcmp(item->hook->name, SONDE_ALLOC_THREADS_HOOK))
-			why = item->reason;
-	}
-	snprintf(t->threads_why, sizeof(t->threads_why), "its threads' counters cannot be read: %s",
-		 why);
-}
-
-/* Totals since the process began become counters since attach. After an exec the allocator's begin
- * anew, and ours go on. */
-static void set_base(struct heap_target *t, uint64_t allocated, uint64_t deallocated)
-{
-	t->base_allocated = allocated - t->pushed_allocated;
-	t->base_deallocated = deallocated - t->pushed_deallocated;
-	t->based = true;
-}
-
-/* Where it counts by thread: have the kernel's programs read that. */
-static int count_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, size_t i)
-{
-	struct heap_target *t = &c->t[i];
-	pid_t pid = ctx->targets->t[i].pid;
-	struct sonde_tls_place place;
-	struct sonde_tls_sum sum;
-	int64_t at[2];
-	int err;
-
-	t->by_thread = false;
-	if (!c->started || !t->heap || !sonde_heap_places(t->heap, at))
-		return 0;
-	if (!c->threads) {
-		explain(ctx, c, t);
-		return 0;
-	}
-	place = (struct sonde_tls_place){.allocated = at[0], .freed = at[1]};
-	err = sonde_alloc_threads_add(c->threads, pid, &place);
-	err = err ? err : sonde_alloc_threads_read(c->threads, pid, &sum);
-	if (err)
-		return err == -ESRCH ? 0 : err;
-	set_base(t, sum.bytes.allocated, sum.bytes.freed);
-	t->by_thread = true;
-	return 0;
-}
 
 /* What cannot be otherwise for this build is final; an allocator that is not there yet may come. */
 static void open_heap(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, size_t i)
@@ -163,7 +74,7 @@ static int grow(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c)
 		if (ctx->targets->t[c->n].gone)
 			continue;
 		open_heap(ctx, c, c->n);
-		err = count_threads(ctx, c, c->n);
+		err = sonde_alloc_count_threads(ctx, c, c->n);
 	}
 	return err;
 }
@@ -193,7 +104,7 @@ int sonde_alloc_counters_start(struct sonde_lens_ctx *ctx, struct sonde_alloc_co
 		err = 0;
 	}
 	for (size_t i = 0; i < c->n && !err; i++)
-		err = count_threads(ctx, c, i);
+		err = sonde_alloc_count_threads(ctx, c, i);
 	if (err || !c->threads || sonde_alloc_threads_reads_ends(c->threads))
 		return err;
 	return sonde_lens_note(ctx, SONDE_NOTE_DEGRADED,
@@ -246,80 +157,6 @@ static int push_absence(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 			       t->why, "--alloc-mode exact counts every call, at its price");
 }
 
-static int push_totals(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
-		       const struct sonde_heap_reading *r, uint64_t ts_ns)
-{
-	const uint32_t both = 1u << SONDE_HEAP_ALLOCATED | 1u << SONDE_HEAP_DEALLOCATED;
-	uint64_t in = r->bytes[SONDE_HEAP_ALLOCATED], out = r->bytes[SONDE_HEAP_DEALLOCATED];
-	int err;
-
-	/* The sum of those that live falls when one ends. */
-	if ((r->present & both) != both || !t->by_thread)
-		return 0;
-	if (!t->based)
-		set_base(t, in, out);
-	t->pushed_allocated = in - t->base_allocated;
-	t->pushed_deallocated = out - t->base_deallocated;
-	err = sonde_lens_push(ctx, i, M_HANDED_OUT, "", ts_ns, (double)t->pushed_allocated);
-	err = err ? err
-		  : sonde_lens_push(ctx, i, M_GIVEN_BACK, "", ts_ns, (double)t->pushed_deallocated);
-	return err ? err
-		   : sonde_lens_push(ctx, i, M_LIVE, "", ts_ns,
-				     (double)t->pushed_allocated - (double)t->pushed_deallocated);
-}
-
-/* Threads whose end was not read: said once, counted ever. */
-static int push_threads(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
-			const struct sonde_tls_sum *sum, uint64_t ts_ns)
-{
-	int err = sonde_lens_push(ctx, i, M_THREADS, "", ts_ns, (double)sum->threads);
-
-	if (!err && sum->flags & SONDE_TLS_F_FORKED && !t->forked_said && !ctx->rehearsal) {
-		t->forked_said = true;
-		err = sonde_lens_note(
-			ctx, SONDE_NOTE_INFO,
-			"the process was forked: what other threads of its parent had "
-			"allocated before is in no counter of its own",
-			"");
-	}
-
-	err = err ? err : sonde_lens_push(ctx, i, M_ENDS_LOST, "", ts_ns, (double)sum->lost);
-	if (err || !sum->lost || t->lost_said || ctx->rehearsal)
-		return err;
-	t->lost_said = true;
-	return sonde_lens_note(ctx, SONDE_NOTE_DEGRADED,
-			       "threads ended unread: what each did since its last reading is "
-			       "missing from what was allocated and freed",
-			       "alloc.ends_lost counts them; a shorter interval loses less");
-}
-
-/*
- * Handed out less given back is what is live, if every thread that ever was is in both: a thread
- * that ended before attach took its counters along.
- */
-static int take_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, uint32_t i,
-			struct sonde_heap_reading *r, uint64_t ts_ns)
-{
-	struct heap_target *t = &c->t[i];
-	struct sonde_tls_sum sum;
-	int err = sonde_alloc_threads_read(c->threads, ctx->targets->t[i].pid, &sum);
-
-	if (err)
-		return err;
-	r->bytes[SONDE_HEAP_ALLOCATED] = sum.bytes.allocated;
-	r->bytes[SONDE_HEAP_DEALLOCATED] = sum.bytes.freed;
-	r->present |= 1u << SONDE_HEAP_ALLOCATED | 1u << SONDE_HEAP_DEALLOCATED;
-	r->threads = sum.threads;
-	r->clean &= !sum.unread && sonde_alloc_threads_in_one_go(&sum);
-	r->cost_ns = sonde_mono_ns() - r->at_ns;
-	if (!(sum.flags & SONDE_TLS_F_EARLIER) && sum.bytes.allocated >= sum.bytes.freed) {
-		r->bytes[SONDE_HEAP_LIVE] = sum.bytes.allocated - sum.bytes.freed;
-		r->present |= 1u << SONDE_HEAP_LIVE;
-		r->source = SONDE_HEAP_COUNTED;
-	}
-	return push_threads(ctx, i, t, &sum, ts_ns);
-}
-
 /* Why what is live is not known, or no more than a bound of it. */
 static const char *why_not_live(const struct heap_target *t)
 {
@@ -363,7 +200,8 @@ static int push_reading(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 		if (r->present & 1u << gauges[k].figure)
 			err = sonde_lens_push(ctx, i, gauges[k].metric, gauges[k].label, ts_ns,
 					      (double)r->bytes[gauges[k].figure]);
-	err = err ? err : push_totals(ctx, i, t, r, ts_ns);
+	err = err ? err : sonde_alloc_push_totals(ctx, i, t, r, ts_ns);
+	err = err ? err : sonde_alloc_push_threads(ctx, i, t, ts_ns);
 	err = err ? err
 		  : sonde_lens_push(ctx, i, M_READ_TIME, "", ts_ns,
 				    (double)(r->source == SONDE_HEAP_COUNTED
@@ -382,7 +220,6 @@ static int tick_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *
 		.share = WALK_SHARE,
 		.max_nodes = NODES_NOW,
 		.background_nodes = NODES_BACKGROUND,
-		.no_threads = c->t[i].by_thread,
 	};
 	struct heap_target *t = &c->t[i];
 	struct sonde_heap_reading r;
@@ -390,20 +227,13 @@ static int tick_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *
 
 	if (!t->heap && t->step && !--t->wait) {
 		open_heap(ctx, c, i);
-		err = count_threads(ctx, c, i);
+		err = sonde_alloc_count_threads(ctx, c, i);
 		if (err)
 			return err;
 	}
 	if (!t->heap)
 		return push_absence(ctx, i, t, ts_ns);
-	err = sonde_heap_read(t->heap, &budget, &r, t->why, sizeof(t->why));
-	/* Two words a thread are read of a target that is swapped out in part as well. */
-	if (err == -EAGAIN && t->by_thread) {
-		r = (struct sonde_heap_reading){.at_ns = sonde_mono_ns(), .clean = true};
-		err = 0;
-	}
-	if (!err && t->by_thread)
-		err = take_threads(ctx, c, i, &r, ts_ns);
+	err = sonde_alloc_read_target(ctx, c, i, &budget, &r);
 	if (!err)
 		return push_reading(ctx, i, t, &r, ts_ns);
 	if (err == -ESRCH)
@@ -411,7 +241,8 @@ static int tick_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *
 	if (err == -ESTALE) {
 		sonde_heap_close(&t->heap);
 		open_heap(ctx, c, i);
-		return count_threads(ctx, c, i); /* read at the next tick, when it has begun */
+		return sonde_alloc_count_threads(ctx, c,
+						 i); /* read at the next tick, when it has begun */
 	}
 	return push_absence(ctx, i, t, ts_ns);
 }
@@ -424,12 +255,14 @@ int sonde_alloc_counters_tick(struct sonde_lens_ctx *ctx, struct sonde_alloc_cou
 	for (size_t i = 0; i < ctx->targets->n && !err; i++)
 		if (!ctx->targets->t[i].gone)
 			err = tick_target(ctx, c, (uint32_t)i, ts_ns);
+		else if (c->t[i].by_thread)
+			sonde_alloc_forget_threads(ctx, c, i);
 	return err;
 }
 
 /* ---- consumption ---- */
 
-#define READ_SHARE 0.015 /* of the time of one CPU */
+#define READ_SHARE 0.02 /* of the time of one CPU */
 
 /* CPU time of this thread: on a busy machine most of a reading's wall time is others'. */
 static uint64_t own_cpu_ns(void)
@@ -442,12 +275,12 @@ static uint64_t own_cpu_ns(void)
 
 /* Adds one target; out->bound becomes UINT64_MAX where only an upper bound is known. 0 or -ENODATA.
  */
-static int add_target(struct heap_target *t, const struct sonde_heap_budget *budget,
-		      struct sonde_consumption *out)
+static int add_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, size_t i,
+		      const struct sonde_heap_budget *budget, struct sonde_consumption *out)
 {
 	struct sonde_heap_reading r;
 
-	if (!t->heap || sonde_heap_read(t->heap, budget, &r, t->why, sizeof(t->why)) ||
+	if (!c->t[i].heap || sonde_alloc_read_target(ctx, c, i, budget, &r) ||
 	    !(r.present & 1u << SONDE_HEAP_LIVE))
 		return -ENODATA;
 	out->bytes += (int64_t)r.bytes[SONDE_HEAP_LIVE];
@@ -472,7 +305,7 @@ static int add_targets(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *
 	for (size_t i = 0; i < ctx->targets->n && !err; i++) {
 		if (ctx->targets->t[i].gone)
 			continue;
-		err = add_target(&c->t[i], &budget, out);
+		err = add_target(ctx, c, i, &budget, out);
 		any = true;
 	}
 	return err || !any ? -ENODATA : 0;
@@ -494,7 +327,9 @@ int sonde_alloc_counters_consumption(struct sonde_lens_ctx *ctx, struct sonde_al
 		now.bound = UINT64_MAX;
 	else if (now.bound != UINT64_MAX)
 		now.bound += (uint64_t)llabs(now.bytes - c->shown.bytes);
-	c->next_ns = now_ns + (uint64_t)((double)(own_cpu_ns() - begin_ns) / READ_SHARE);
+	/* By the mean of the last ones: one that had to be read again leaves no long gap. */
+	c->read_ns += ((double)(own_cpu_ns() - begin_ns) - c->read_ns) / (c->next_ns ? 8 : 1);
+	c->next_ns = now_ns + (uint64_t)(c->read_ns / READ_SHARE);
 	*out = c->shown = now;
 	return 0;
 }

@@ -24,7 +24,7 @@ void sonde_alloc_counters_retarget(struct sonde_alloc_counters *c);
 int sonde_alloc_counters_tick(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c,
 			      uint64_t ts_ns);
 /*
- * What all targets have allocated, from a reading as fresh as 1.5 % of a CPU allows. Its
+ * What all targets have allocated, from a reading as fresh as 2 % of a CPU allows. Its
  * bound is how far the figure moved from the reading before, and what lists were not walked again
  * may hold. 0; -ENODATA where one target cannot be read.
  */

@@ -270,23 +270,39 @@ static int add_wrappers(struct site_array groups[G__MAX], const struct process *
 	return err;
 }
 
-/* The rule of an allocator, once its tables have been found in the process. */
-static struct rule rule_of(const struct process *proc, const struct sonde_allocator *a,
-			   const struct sonde_module *m)
+/* Its tables, found in the process, and found again in a scratch process where one can be had. */
+static int find_tables(const struct process *proc, const struct sonde_allocator *a,
+		       const struct sonde_modules *mods, size_t m, char *why, size_t size)
 {
 	sonde_autofree struct sonde_alloc_domain *d = malloc(sizeof(*d));
+	int err = d ? sonde_blocks_learn(proc->pid, a, &mods->m[m], d) : -ENOMEM;
+
+	if (err) {
+		snprintf(why, size, "%s", strerror(-err));
+		return err;
+	}
+	err = sonde_blocks_confirm(proc->pid, a, mods, m, d, why, size);
+	if (err != -EOPNOTSUPP)
+		return err;
+	sonde_debug("%s: no scratch process confirms the tables of blocks: %s", mods->m[m].path,
+		    why);
+	return 0;
+}
+
+static struct rule rule_of(const struct process *proc, const struct sonde_allocator *a,
+			   const struct sonde_modules *mods, size_t m)
+{
 	struct rule rule = {.rule = a->rule};
-	int err;
+	char why[256];
 
 	if (!a->learn)
 		return rule;
 	if (proc->windows)
 		return (struct rule){.rule = SONDE_BLOCK_UNKNOWN}; /* sizes asked for, no blocks */
-	err = d ? sonde_blocks_learn(proc->pid, a, m, d) : -ENOMEM;
-	if (err) {
+	if (find_tables(proc, a, mods, m, why, sizeof(why))) {
 		sonde_warn("%s: the tables in which this %s keeps the sizes of its blocks were not "
-			   "found (%s): its calls are counted, live bytes are not known",
-			   m->path, a->name, strerror(-err));
+			   "found (%s): its calls are counted, and live bytes once they are there",
+			   mods->m[m].path, a->name, why);
 		rule.rule = SONDE_BLOCK_UNKNOWN;
 		return rule;
 	}
@@ -305,7 +321,7 @@ static int find_sites(struct site_array groups[G__MAX], const struct process *pr
 		return err == -ENOENT ? 0 : err;
 	for (size_t i = 0; !err && i < n; i++) {
 		const struct sonde_allocator *a = use[i].allocator;
-		struct rule rule = rule_of(proc, a, &mods->m[use[i].module]);
+		struct rule rule = rule_of(proc, a, mods, use[i].module);
 
 		err = add_own(groups, proc, a, &mods->m[use[i].module], &rule);
 		if (!err && rule.rule == SONDE_BLOCK_HEADER && !proc->windows)

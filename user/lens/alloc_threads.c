@@ -43,6 +43,12 @@ static const struct sonde_alternative exit_alts[] = {
 	 .event = "sched_process_exit",
 	 .needs = {SONDE_FEAT_TP_BTF, SONDE_FEAT_ITER_SLEEPABLE, SONDE_FEAT_HOST_PIDS}},
 };
+static const struct sonde_alternative exec_alts[] = {
+	{.kind = SONDE_LINK_TP_BTF,
+	 .program = "alloc_exec",
+	 .event = "sched_process_exec",
+	 .needs = {SONDE_FEAT_TP_BTF, SONDE_FEAT_ITER_SLEEPABLE, SONDE_FEAT_HOST_PIDS}},
+};
 static const struct sonde_hook fixed_hooks[] = {
 	{.name = SONDE_ALLOC_THREADS_HOOK,
 	 .lens = SONDE_LENS_ALLOC,
@@ -54,6 +60,11 @@ static const struct sonde_hook fixed_hooks[] = {
 	 .alts = exit_alts,
 	 .n_alts = SONDE_ARRAY_SIZE(exit_alts),
 	 .purpose = "the same of a thread that ends"},
+	{.name = "alloc.exec",
+	 .lens = SONDE_LENS_ALLOC,
+	 .alts = exec_alts,
+	 .n_alts = SONDE_ARRAY_SIZE(exec_alts),
+	 .purpose = "its counters lie elsewhere from here on"},
 };
 
 struct process {

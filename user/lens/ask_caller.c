@@ -11,6 +11,7 @@
 #include "lens/ask_caller.h"
 #include "target/elf.h"
 #include "target/maps.h"
+#include "target/names.h"
 
 struct holder {
 	uint64_t offset;
@@ -22,10 +23,13 @@ struct holder {
 static int holds(void *ctx, const struct sonde_sym *sym)
 {
 	struct holder *h = ctx;
+	char *readable;
 
 	if (h->offset - sym->offset >= sym->size)
 		return 0;
-	snprintf(h->buf, h->size, "%s", sym->name);
+	readable = sonde_demangle(sym->name);
+	snprintf(h->buf, h->size, "%s", readable ? readable : sym->name);
+	free(readable);
 	h->start = sym->offset;
 	return 1;
 }

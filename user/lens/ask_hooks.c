@@ -339,6 +339,7 @@ static int add_target(pid_t pid, uint32_t index, struct sonde_hook_list *hooks)
 		if (!groups[g].n)
 			continue;
 		h.lens = SONDE_LENS_ASK;
+		h.guarded = true; /* asked often they slow the target */
 		h.sites = groups[g].s;
 		h.n_sites = groups[g].n;
 		err = sonde_hook_list_add(hooks, &h);

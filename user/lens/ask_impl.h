@@ -47,6 +47,7 @@ struct ask_state {
 	bool open, told_hot;
 	uint32_t windows;
 	uint64_t began_ns;	     /* the first window */
+	uint64_t pulse_ns;	     /* when it was last known that the probes are there */
 	uint64_t open_ns, window_ns; /* begin of the present one; length of those that ended */
 	double open_cost_ns, window_cost_ns; /* of traps: likewise */
 };

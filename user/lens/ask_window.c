@@ -16,6 +16,8 @@
 #include "core/mem.h"
 #include "lens/ask_impl.h"
 
+#define GUARD_NS (2 * SONDE_NS_PER_SEC) /* as the session's: how long probes outlive a stopped sonde */
+
 /* CPU time of a whole process, to the ns, dead threads included; 0 once it has gone. */
 static uint64_t cpu_of(pid_t pid)
 {
@@ -142,6 +144,16 @@ static int grow_times(struct ask_state *s, size_t n)
 	return 0;
 }
 
+static void read_clock(struct sonde_lens_ctx *ctx, size_t i)
+{
+	struct ask_time *t = &((struct ask_state *)ctx->priv)->times[i];
+	uint64_t now = ctx->targets->t[i].gone ? 0 : cpu_of(ctx->targets->t[i].pid);
+
+	t->last_ns = now > t->last_ns ? now : t->last_ns;
+	if (!t->first_ns)
+		t->first_ns = t->begin_ns = t->last_ns;
+}
+
 /* The CPU clocks of all targets, at the begin of a window or for a reading. One that went keeps
  * what it had; one that came during a window counts from its first reading. */
 static int read_clocks(struct sonde_lens_ctx *ctx, bool begin)
@@ -150,14 +162,9 @@ static int read_clocks(struct sonde_lens_ctx *ctx, bool begin)
 	int err = grow_times(s, ctx->targets->n);
 
 	for (size_t i = 0; i < ctx->targets->n && !err; i++) {
-		struct ask_time *t = &s->times[i];
-		uint64_t now = ctx->targets->t[i].gone ? 0 : cpu_of(ctx->targets->t[i].pid);
-
-		t->last_ns = now > t->last_ns ? now : t->last_ns;
-		if (!t->first_ns)
-			t->first_ns = t->begin_ns = t->last_ns;
+		read_clock(ctx, i);
 		if (begin)
-			t->begin_ns = t->last_ns;
+			s->times[i].begin_ns = s->times[i].last_ns;
 	}
 	return err;
 }
@@ -206,6 +213,27 @@ int ask_window_close(struct sonde_lens_ctx *ctx, uint64_t now_ns)
 	return err;
 }
 
+/*
+ * The probes went by themselves, up to GUARD_NS after the last pulse (sonde was stopped). What calls are
+ * compared with ends there too: the time is known, the CPU time is taken to have passed evenly.
+ */
+static void close_lost(struct sonde_lens_ctx *ctx, uint64_t now_ns)
+{
+	struct ask_state *s = ctx->priv;
+	uint64_t since = now_ns - s->pulse_ns, seen = since < GUARD_NS ? since : GUARD_NS;
+	double part = since ? (double)seen / (double)since : 1;
+
+	for (size_t i = 0; i < s->n_times; i++) {
+		uint64_t before = s->times[i].last_ns, cpu;
+
+		read_clock(ctx, i);
+		cpu = s->times[i].last_ns - before;
+		/* What passed unseen is as if before this window. */
+		s->times[i].begin_ns += cpu - (uint64_t)(part * (double)cpu);
+	}
+	ask_window_close(ctx, s->pulse_ns + seen);
+}
+
 /* Once: the reader must know that what follows is a sample. */
 static void tell_hot(struct sonde_lens_ctx *ctx)
 {
@@ -229,6 +257,9 @@ bool ask_pulse(struct sonde_lens_ctx *ctx, uint64_t now_ns, bool attached)
 
 	if (!s || !s->attached)
 		return attached;
+	if (!attached && s->open)
+		close_lost(ctx, now_ns);
+	s->pulse_ns = now_ns;
 	if (attached && !s->open)
 		return !ask_window_open(ctx, now_ns); /* the probes are there now */
 	if (attached) {

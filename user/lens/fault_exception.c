@@ -128,11 +128,10 @@ int sonde_fault_exception(struct bpf_object *obj, double *ns)
 	c.key.series = sonde_fault_series(SONDE_FAULT_BASE, 0, 0);
 	req.prog_fd = bpf_program__fd(end);
 	req.pid = c.calib.pid;
-	err = let_in(obj, &c);
-	if (!err) {
-		link = sonde_link_create(&req);
-		err = link < 0 ? link : measure(&c, ns);
-	}
+	/* The end first: a fault that begins before its end can be seen is a drop. */
+	link = sonde_link_create(&req);
+	err = link < 0 ? link : let_in(obj, &c);
+	err = err ? err : measure(&c, ns);
 	sonde_calib_stop(&c.calib);
 	forget(obj, &c);
 	return err;

@@ -52,7 +52,8 @@ struct sonde_stacks {
 	uint64_t *cache;
 	uint32_t n_rows;
 	int processes_fd;
-	bool full_said, crowd_said;
+	bool full, crowd; /* not all fits */
+	bool full_said, crowd_said, loaded;
 };
 
 static const struct {
@@ -70,7 +71,8 @@ int sonde_stacks_configure(struct bpf_object *obj, size_t n_targets)
 {
 	if (libbpf_probe_bpf_helper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_loop, NULL) == 0)
 		return sonde_err(EOPNOTSUPP,
-				 "call stacks need Linux 5.17 (bpf_loop); leave out --sites");
+				 "call stacks need Linux 5.17 (bpf_loop); leave out --sites and "
+				 "--fault-by stack");
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(sizes); i++) {
 		struct bpf_map *map = bpf_object__find_map_by_name(obj, sizes[i].name);
 		uint32_t n = sizes[i].fixed + sizes[i].each * (uint32_t)n_targets;
@@ -106,13 +108,13 @@ static void *map_view(struct bpf_object *obj, const char *name)
 }
 
 /* What finds the table of stacks full is counted here. */
-static int seed_lost(struct bpf_object *obj, uint32_t n_targets)
+static int seed_lost(const struct sonde_lens_ctx *ctx, uint32_t n_targets)
 {
-	int fd = bpf_object__find_map_fd_by_name(obj, "stacks"), err = 0;
+	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "stacks"), err = 0;
 
 	for (uint32_t t = 0; t < n_targets && !err; t++) {
 		struct sonde_stack_value v = {.target = t, .end = SONDE_STACK_LOST};
-		uint64_t key = SONDE_STACK_LOST_KEY(t);
+		uint64_t key = SONDE_STACK_LOST_KEY(ctx->lens->id, t);
 
 		err = bpf_map_update_elem(fd, &key, &v, BPF_ANY);
 	}
@@ -133,7 +135,7 @@ int sonde_stacks_new(struct sonde_stacks **out, const struct sonde_lens_ctx *ctx
 	s->cache = map_view(ctx->obj, "unwind_cache");
 	s->processes_fd = bpf_object__find_map_fd_by_name(ctx->obj, "unwind_processes");
 	err = s->processes && s->rows && s->maps && s->cache ? 0 : -EIO;
-	err = err ? err : seed_lost(ctx->obj, (uint32_t)n_targets);
+	err = err ? err : seed_lost(ctx, (uint32_t)n_targets);
 	err = err ? err : sonde_stacks_refresh(s, ctx);
 	if (err)
 		sonde_stacks_free(&s);
@@ -173,7 +175,7 @@ void sonde_stacks_free(struct sonde_stacks **ref)
 }
 
 /* Put a file's rows behind those that are there. */
-static int load_rows(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx, struct module *m)
+static int load_rows(struct sonde_stacks *s, struct module *m)
 {
 	struct sonde_unwind_table t = {0};
 	int err = sonde_unwind_build(m->elf, &t);
@@ -187,12 +189,8 @@ static int load_rows(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx, s
 		s->n_rows += m->n;
 		sonde_debug("%s: %zu functions, %zu unwind rows, %zu cannot be followed", m->path,
 			    t.functions, t.n, t.hard);
-	} else if (!s->full_said) {
-		s->full_said = true;
-		err = sonde_lens_note(ctx, SONDE_NOTE_DEGRADED,
-				      "the unwind tables of all files together are larger than the "
-				      "8 MiB kept for them: stacks end where a table is missing",
-				      "observe fewer different programs at once");
+	} else {
+		s->full = true;
 	}
 	sonde_unwind_fini(&t);
 	return err == -EFBIG ? 0 : err;
@@ -215,8 +213,7 @@ static const struct module *find_build(const struct sonde_stacks *s, const char 
 	return NULL;
 }
 
-static int add_module(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx, pid_t pid,
-		      const struct sonde_module *from)
+static int add_module(struct sonde_stacks *s, pid_t pid, const struct sonde_module *from)
 {
 	struct module m = {.dev = from->dev, .inode = from->inode, .path = strdup(from->path)};
 	const struct module *twin;
@@ -235,7 +232,7 @@ static int add_module(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx, 
 			m.first = twin->first;
 			m.n = twin->n;
 		} else {
-			err = load_rows(s, ctx, &m);
+			err = load_rows(s, &m);
 		}
 	}
 	s->modules[s->n_modules++] = m;
@@ -296,28 +293,16 @@ static uint64_t hash_maps(const struct sonde_maps *maps)
 	return h ? h : 1;
 }
 
-static int add_modules(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx, pid_t pid)
+static int add_modules(struct sonde_stacks *s, pid_t pid)
 {
 	struct sonde_modules mods = {0};
 	int err = sonde_modules_read(pid, &mods);
 
 	for (size_t i = 0; !err && i < mods.n; i++)
 		if (find_module(s, &mods.m[i]) < 0)
-			err = add_module(s, ctx, pid, &mods.m[i]);
+			err = add_module(s, pid, &mods.m[i]);
 	sonde_modules_fini(&mods);
 	return err;
-}
-
-static int note_crowd(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx)
-{
-	if (s->crowd_said)
-		return 0;
-	s->crowd_said = true;
-	return sonde_lens_note(
-		ctx, SONDE_NOTE_DEGRADED,
-		"a process maps more than 256 pieces of code: stacks through the others "
-		"end there",
-		"");
 }
 
 static int refresh_target(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx, uint32_t target)
@@ -332,17 +317,36 @@ static int refresh_target(struct sonde_stacks *s, const struct sonde_lens_ctx *c
 		return err == -ENOMEM ? err : 0; /* gone */
 	seen = hash_maps(&maps);
 	if (seen != p->seen) {
-		err = add_modules(s, ctx, pid);
+		err = add_modules(s, pid);
 		p->n = 0;
 		for (size_t i = 0; !err && i < maps.n; i++)
 			if (maps.m[i].x && maps.m[i].inode)
 				err = add_mapping(s, &maps.m[i], p);
 		err = err ? (err == -ENOMEM ? err : 0) : publish(s, target);
-		if (!err && p->n > SONDE_UNWIND_MAPS)
-			err = note_crowd(s, ctx);
+		s->crowd |= p->n > SONDE_UNWIND_MAPS;
 		p->seen = seen;
 	}
 	sonde_maps_fini(&maps);
+	return err;
+}
+
+/* Said at an interval: when the maps are first filled the recording has not begun. */
+static int say_limits(struct sonde_stacks *s, const struct sonde_lens_ctx *ctx)
+{
+	int err = 0;
+
+	if (s->full && !s->full_said)
+		err = sonde_lens_note(ctx, SONDE_NOTE_DEGRADED,
+				      "the unwind tables of all files together are larger than the "
+				      "8 MiB kept for them: stacks end where a table is missing",
+				      "observe fewer different programs at once");
+	s->full_said = s->full;
+	if (!err && s->crowd && !s->crowd_said)
+		err = sonde_lens_note(ctx, SONDE_NOTE_DEGRADED,
+				      "a process maps more than 256 pieces of code: stacks through "
+				      "the others end there",
+				      "");
+	s->crowd_said = s->crowd;
 	return err;
 }
 
@@ -353,17 +357,20 @@ int sonde_stacks_refresh(struct sonde_stacks *s, const struct sonde_lens_ctx *ct
 	for (size_t t = 0; !err && t < ctx->targets->n && t < s->n_targets; t++)
 		if (!ctx->targets->t[t].gone)
 			err = refresh_target(s, ctx, (uint32_t)t);
+	if (!err && s->loaded)
+		err = say_limits(s, ctx);
+	s->loaded = true;
 	return err;
 }
 
 struct sonde_code sonde_stacks_code(const struct sonde_stacks *s, uint32_t target, uint64_t pc)
 {
-	struct sonde_code code = {UINT32_MAX, pc};
+	struct sonde_code code = {UINT32_MAX, pc, false};
 	const struct process *p = target < s->n_targets ? &s->processes[target] : NULL;
 
 	for (size_t i = 0; p && i < p->n; i++)
 		if (pc >= p->m[i].map.start && pc < p->m[i].map.end)
-			return (struct sonde_code){p->m[i].module, pc - p->m[i].map.bias};
+			return (struct sonde_code){p->m[i].module, pc - p->m[i].map.bias, false};
 	return code;
 }
 
@@ -404,7 +411,7 @@ static int name_code(struct sonde_stacks *s, const struct sonde_code *code, stru
 	struct sonde_names *names = m ? names_of(m) : NULL;
 	const struct sonde_name *found = NULL;
 	size_t n = 0;
-	int err = names ? sonde_names_at(names, code->vaddr - 1, &found, &n) : 0;
+	int err = names ? sonde_names_at(names, code->vaddr - !code->exact, &found, &n) : 0;
 
 	if (!err && !n)
 		err = add_frame(to, NULL, m ? m->path : "", code->vaddr);

@@ -6,14 +6,12 @@
  */
 #include <errno.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 #include "core/err.h"
 #include "core/mem.h"
 #include "session/internal.h"
 
-#define NICE	 (-10)
-#define SLICE_NS 100000
+#define NICE (-20)
 
 enum { M_CURRENT, M_BOUND };
 
@@ -48,21 +46,13 @@ static int read_value(struct session *s, uint64_t now_ns, struct sonde_consumpti
 }
 
 /*
- * A value is only as fresh as we are scheduled: between 200 runnable threads a reading of 0.2 ms took
- * 300. So a publisher goes before others, for the little that it does, and asks for short slices, which
- * mean an early deadline to kernels since 6.12. Refused, it waits as all do.
+ * A value is only as fresh as we are scheduled: between 200 runnable threads a reading of 0.2 ms
+ * took 300, and what had moved meanwhile had to be read again. So a publisher goes before others,
+ * for the little that it does. Refused, it waits as all do.
  */
 static void go_ahead_of_others(void)
 {
-	struct {
-		uint32_t size, policy;
-		uint64_t flags;
-		int32_t nice;
-		uint32_t priority;
-		uint64_t runtime, deadline, period;
-	} attr = {.size = sizeof(attr), .nice = NICE, .runtime = SLICE_NS};
-
-	if (getpriority(PRIO_PROCESS, 0) > NICE && syscall(SYS_sched_setattr, 0, &attr, 0))
+	if (getpriority(PRIO_PROCESS, 0) > NICE)
 		setpriority(PRIO_PROCESS, 0, NICE);
 }
 

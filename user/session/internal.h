@@ -124,6 +124,7 @@ struct session {
 	struct settings settings;
 	uint64_t *code; /* bytes of code that each target had mapped, by index; 0: not asked yet */
 	size_t n_code;
+	unsigned code_waits; /* times that an allocator had no tables yet */
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
 };
 
@@ -138,6 +139,9 @@ bool session_in_windows(const struct session *s, int lens);
 int session_windows(struct session *s);
 /* End the present one now. */
 int session_windows_stop(struct session *s);
+/* Of the lenses in *lost, whose guard took their links: those that rest now and then anyway rest now, and
+ * are taken out of the mask. 0 or -errno. */
+int session_rest_lost(struct session *s, uint32_t *lost);
 void session_teardown(struct session *s);
 /* After the pause: lenses tell what is still open. */
 int session_finish_lenses(struct session *s);

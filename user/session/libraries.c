@@ -3,19 +3,24 @@
  * An allocator that a target loads while it is observed (dlopen) is attached too, by a new
  * generation of probes. Whether a target has mapped more code is asked of one line of
  * /proc/PID/status at each interval, which costs it nothing; its modules are looked through only
- * when that line changed.
+ * when that line changed, or while an allocator has no tables yet: one that has just been mapped.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "core/mem.h"
 #include "session/internal.h"
+#include "sonde/alloc.h"
 #include "target/allocator.h"
+#include "target/blocks/blocks.h"
 #include "target/proc.h"
 
-#define MAX_ALLOCATORS 4 /* as many as the alloc lens attaches to */
+#define MAX_ALLOCATORS 4  /* as many as the alloc lens attaches to */
+#define MAX_WAITS      20 /* intervals, for tables that are not there yet */
 
-static bool is_attached(const struct session *s, pid_t pid, const struct sonde_module *m)
+enum attached { NOT_ATTACHED, COUNTED, MEASURED };
+
+static enum attached how_attached(const struct session *s, pid_t pid, const struct sonde_module *m)
 {
 	for (size_t i = 0; i < s->hooks.n; i++) {
 		const struct sonde_hook *h = &s->hooks.h[i];
@@ -23,23 +28,49 @@ static bool is_attached(const struct session *s, pid_t pid, const struct sonde_m
 		for (size_t k = 0; h->lens == SONDE_LENS_ALLOC && k < h->n_sites; k++)
 			if (h->sites[k].pid == pid && h->sites[k].inode == m->inode &&
 			    h->sites[k].dev == m->dev)
-				return true;
+				return SONDE_ALLOC_COOKIE_RULE(h->sites[k].cookie) ? MEASURED
+										   : COUNTED;
 	}
-	return false;
+	return NOT_ATTACHED;
 }
 
-static int note_allocator(struct session *s, const struct sonde_target *t,
-			  const struct sonde_allocator_use *use, const struct sonde_module *m)
+/* Between its being mapped and its first allocation it has no tables yet. */
+static bool has_tables(const struct sonde_target *t, const struct sonde_allocator *a,
+		       const struct sonde_module *m)
+{
+	sonde_autofree struct sonde_alloc_domain *d = malloc(sizeof(*d));
+
+	return !a->learn || (d && !sonde_blocks_learn(t->pid, a, m, d));
+}
+
+static int renew(struct session *s, const struct sonde_target *t,
+		 const struct sonde_allocator_use *use, const struct sonde_module *m,
+		 enum attached how)
 {
 	s->rebuild = true;
 	return session_note(s, SONDE_NOTE_EVENT, "",
-			    "%s (pid %d) has loaded %s%s%s (%s): it is attached too; alloc.live "
-			    "counts from here",
+			    "%s (pid %d) has loaded %s%s%s (%s): %s; alloc.live counts from here",
 			    t->comm, t->pid, use->allocator->name, use->version[0] ? " " : "",
-			    use->version, m->path);
+			    use->version, m->path,
+			    how == COUNTED ? "its tables are there now" : "it is attached too");
 }
 
-static int look_through(struct session *s, struct sonde_target *t)
+/* One allocator of a target. *later: it is to be looked at again. */
+static int look_at(struct session *s, struct sonde_target *t, const struct sonde_allocator_use *use,
+		   const struct sonde_module *m, bool *later)
+{
+	enum attached how = how_attached(s, t->pid, m);
+	bool last = s->code_waits >= MAX_WAITS;
+
+	if (how == MEASURED)
+		return 0;
+	if (has_tables(t, use->allocator, m))
+		return renew(s, t, use, m, how);
+	*later |= !last;
+	return last && how == NOT_ATTACHED ? renew(s, t, use, m, how) : 0;
+}
+
+static int look_through(struct session *s, struct sonde_target *t, bool *later)
 {
 	struct sonde_allocator_use use[MAX_ALLOCATORS];
 	struct sonde_modules mods = {0};
@@ -51,8 +82,7 @@ static int look_through(struct session *s, struct sonde_target *t)
 	if (sonde_allocator_list(t->pid, &mods, use, MAX_ALLOCATORS, &n))
 		n = 0;
 	for (size_t i = 0; i < n && !err; i++)
-		if (!is_attached(s, t->pid, &mods.m[use[i].module]))
-			err = note_allocator(s, t, &use[i], &mods.m[use[i].module]);
+		err = look_at(s, t, &use[i], &mods.m[use[i].module], later);
 	/* One that had none that is known: hooks are only made for targets that have. */
 	if (!err && n && !t->allocator)
 		t->allocator = use[0].allocator;
@@ -85,6 +115,7 @@ int session_check_libraries(struct session *s)
 		return 0;
 	for (size_t i = 0; i < s->targets.n && !err; i++) {
 		struct sonde_target *t = &s->targets.t[i];
+		bool later = false;
 		uint64_t bytes;
 
 		if (t->gone || t->is_child || sonde_proc_code(t->pid, &bytes))
@@ -93,7 +124,11 @@ int session_check_libraries(struct session *s)
 		if (err || s->code[i] == bytes)
 			continue;
 		s->code[i] = bytes;
-		err = look_through(s, t);
+		err = look_through(s, t, &later);
+		if (later) {
+			s->code[i] = 0; /* ask again at the next interval */
+			s->code_waits++;
+		}
 	}
 	return err;
 }

@@ -222,8 +222,11 @@ static int on_tick(struct session *s, uint64_t now_ns)
 /* The guard takes the probes away when sonde gets no CPU for long: what follows would be zeros. */
 static int check_guard(struct session *s)
 {
-	if (!s->engine || sonde_engine_guard_alive(s->engine))
-		return 0;
+	uint32_t lost = s->engine ? sonde_engine_guards_lost(s->engine) : 0;
+	int err = lost ? session_rest_lost(s, &lost) : 0;
+
+	if (err || !lost)
+		return err;
 	s->ended = "probes lost";
 	/* They went when the guard had not heard of us for its time, not when we woke up. */
 	if (s->active_since_ns && s->last_beat_ns + GUARD_NS > s->active_since_ns)

@@ -62,8 +62,10 @@ static int ask_consent(struct session *s)
 		 "exact mode traps every allocation and every free: each costs the target about "
 		 "%.1f us more "
 		 "(calibrated now), so a query of 1,300 allocations takes about %.0f ms longer; "
-		 "attach for %.0f s?",
+		 "attach%s for %.0f s?",
 		 pair_ns / 1000, pair_ns * 2 * 1300 / 1e6,
+		 s->opts->lens.sites ? " (and each walks its call stack: 0.1 to 0.2 us a frame)"
+				     : "",
 		 (double)s->opts->duration_ns / (double)SONDE_NS_PER_SEC);
 	if (s->opts->consent && s->opts->consent(s->opts->consent_ctx, question))
 		return 0;

@@ -350,17 +350,29 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	print_live(out, s);
 }
 
+/* The causes that lose something, or those that do not; true if there was any. */
+static bool print_causes(FILE *out, const struct sonde_snapshot *s, bool lose, const char *before)
+{
+	bool any = false;
+
+	for (int l = 0; l < SONDE_LENS__MAX; l++)
+		for (int c = 0; c < SONDE_DROP__MAX; c++) {
+			if (!s->drops[l][c] || sonde_drop_loses(c) != lose)
+				continue;
+			fprintf(out, "%s%s %s: %s (%s)", any ? "; " : before, sonde_lens_id_name(l),
+				sonde_drop_name(c), N(s->drops[l][c]), sonde_drop_help(c));
+			any = true;
+		}
+	return any;
+}
+
 static void print_drops(FILE *out, const struct sonde_snapshot *s)
 {
-	uint64_t all = sonde_snapshot_drops(s);
-
-	fprintf(out, "Drops %s", N(all));
-	for (int l = 0; l < SONDE_LENS__MAX && all; l++)
-		for (int c = 0; c < SONDE_DROP__MAX; c++)
-			if (s->drops[l][c])
-				fprintf(out, "; %s %s: %s (%s)", sonde_lens_id_name(l),
-					sonde_drop_name(c), N(s->drops[l][c]), sonde_drop_help(c));
+	fprintf(out, "Drops %s", N(sonde_snapshot_drops(s)));
+	print_causes(out, s, true, "; ");
 	fputc('\n', out);
+	if (print_causes(out, s, false, "Nothing lost by "))
+		fputc('\n', out);
 }
 
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s)

@@ -27,4 +27,7 @@ void sonde_names_free(struct sonde_names **names);
 int sonde_names_at(struct sonde_names *names, uint64_t vaddr, const struct sonde_name **out,
 		   size_t *n);
 
+/* A readable copy of a symbol: demangled where it is of C++. NULL: no memory. */
+char *sonde_demangle(const char *symbol);
+
 #endif

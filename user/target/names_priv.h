@@ -19,7 +19,5 @@ void sonde_dwarf_free(struct sonde_dwarf **d);
 /* What DWARF says of @vaddr, appended innermost first; nothing where it says nothing. 0 or -ENOMEM.
  */
 int sonde_dwarf_at(struct sonde_dwarf *d, uint64_t vaddr, struct sonde_name_list *out);
-/* A readable copy of a symbol: demangled where it is of C++. NULL: no memory. */
-char *sonde_demangle(const char *symbol);
 
 #endif

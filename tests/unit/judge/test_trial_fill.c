@@ -20,6 +20,8 @@ static const struct sonde_metric_desc rss = {"rss.total", "bytes", SONDE_GAUGE, 
 static const struct sonde_metric_desc spans = {"query.spans", "count", SONDE_COUNTER, ""};
 static const struct sonde_metric_desc user = {"proc.cpu_user", "ns", SONDE_COUNTER, ""};
 static const struct sonde_metric_desc sys = {"proc.cpu_sys", "ns", SONDE_COUNTER, ""};
+static const struct sonde_metric_desc faults = {"fault.count", "count", SONDE_COUNTER, ""};
+static const struct sonde_metric_desc stall = {"stall.time", "ns", SONDE_COUNTER, ""};
 static const struct sonde_metric_desc other = {"thp.bloat", "bytes", SONDE_COUNTER, ""};
 static const struct sonde_hist_desc latency = {"query.latency", "ns", ""};
 static const struct sonde_hist_desc wait = {"query.wait", "ns", ""};
@@ -30,13 +32,19 @@ static uint64_t mono(uint64_t boot_ns, uint64_t utc_ns)
 	return utc_ns - START_NS + boot_ns;
 }
 
+static void put_label(const struct sonde_visitor *v, const struct sonde_metric_desc *d,
+		      const char *label, uint64_t ts_ns, double value, const char *absent)
+{
+	struct sonde_metric m = {
+		.desc = d, .label = label, .ts_ns = ts_ns, .value = value, .absent = absent};
+
+	assert_int_equal(v->metric(v->ctx, &m), 0);
+}
+
 static void put(const struct sonde_visitor *v, const struct sonde_metric_desc *d, uint64_t ts_ns,
 		double value, const char *absent)
 {
-	struct sonde_metric m = {
-		.desc = d, .label = "", .ts_ns = ts_ns, .value = value, .absent = absent};
-
-	assert_int_equal(v->metric(v->ctx, &m), 0);
+	put_label(v, d, "", ts_ns, value, absent);
 }
 
 static void put_hist(const struct sonde_visitor *v, const struct sonde_hist_desc *d,
@@ -80,6 +88,10 @@ static void record(const char *name, uint64_t boot_ns, int begin_s, int end_s, i
 		put(v, &spans, ts, queries, NULL);
 		put(v, &user, ts, 100 * queries, NULL);
 		put(v, &sys, ts, 20 * queries, NULL);
+		put_label(v, &faults, "base.minor", ts, 3 * queries, NULL);
+		put_label(v, &faults, "pmd.minor", ts, queries, NULL);
+		put_label(v, &stall, "sleep", ts, 1e9 * queries, NULL);
+		put_label(v, &stall, "runqueue", ts, 7 * queries, NULL);
 		put(v, &other, ts, 7, NULL);
 		put_hist(v, &latency, "", ts - 20 * SONDE_NS_PER_SEC, 1000000 + (uint64_t)s);
 		put_hist(v, &latency, "slow", ts - 20 * SONDE_NS_PER_SEC, 5);
@@ -141,6 +153,12 @@ static void test_windows(void **state)
 	/* What it grew by since the reading on the window's begin, which is of the time before. */
 	assert_true(cell(&t, "cpu", 0)->den[0] == 30 && cell(&t, "cpu", 0)->num[0] == 30 * 120);
 	assert_true(cell(&t, "cpu", 0)->den[1] == 30 && cell(&t, "cpu", 0)->num[1] == 30 * 120);
+	/* Of faults all, and those of huge pages; of stalls no rest. */
+	assert_true(cell(&t, "fault.count", 0)->num[1] == 120 &&
+		    cell(&t, "fault.huge", 0)->num[1] == 30 &&
+		    cell(&t, "fault.huge", 0)->den[1] == 30);
+	assert_true(cell(&t, "runqueue", 0)->num[1] == 210 &&
+		    cell(&t, "mmap_lock", 0)->num[1] == 0);
 	/* At 200 s the counter began anew: minute 3 has lost a third. */
 	assert_true(cell(&t, "cpu", 0)->den[2] == 20 && cell(&t, "cpu", 0)->num[2] == 20 * 120);
 	for (int w = 0; w < 4; w++) {
@@ -165,12 +183,13 @@ static void test_metrics(void **state)
 
 	(void)state;
 	begin(&t);
-	assert_int_equal(sonde_trial_fill_margin(&t, "faults per query", 0.1), 0);
+	assert_int_equal(sonde_trial_fill_margin(&t, "fault time per query", 0.1), 0);
 	assert_int_equal(fill(&t, 0, "a.sonde"), 0);
 	assert_int_equal(sonde_trial_fill_end(&t), 0);
 	assert_string_equal(sonde_trial_fill_names(&t, names, sizeof(names)),
-			    "RSS, mean, p95, p99, RSS growth a day, p50, p99.9, CPU per query");
-	assert_int_equal(sonde_trial_fill_margin(&t, "faults per query", 0.1), -ENOENT);
+			    "RSS, mean, p95, p99, RSS growth a day, p50, p99.9, CPU per query, "
+			    "faults per query, huge faults per query, run queue per query");
+	assert_int_equal(sonde_trial_fill_margin(&t, "fault time per query", 0.1), -ENOENT);
 	assert_int_equal(sonde_trial_fill_margin(&t, "p95", 0.1), 0);
 	assert_string_equal(t.metrics[2].name, "p95");
 	assert_true(t.metrics[2].margin == 0.1 && t.metrics[0].margin == 0.03);

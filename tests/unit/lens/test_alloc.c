@@ -2,11 +2,14 @@
 /* What bpf/alloc.bpf.c and the lens agree on, and what the lens says when it may not attach. */
 #include "unit/unit.h"
 
+#include <unistd.h>
+
 #include <stdio.h>
 
 #include "core/mem.h"
 #include "lens/lens.h"
 #include "sonde/alloc.h"
+#include "target/allocator.h"
 
 extern const struct sonde_lens sonde_lens_alloc;
 
@@ -125,6 +128,31 @@ static void test_unknown_allocator_is_named(void **state)
 	assert_non_null(strstr(h.reason, "not recognised"));
 }
 
+/* Counters need no probe, but the target's memory. */
+static void test_counters_of_our_own_heap(void **state)
+{
+	struct sonde_lens_opts opts = {.alloc_counters = true};
+	struct sonde_target t = {.pid = getpid()};
+	struct heard h;
+
+	(void)state;
+	/* One that keeps its counters by thread would have programs read them. */
+	for (size_t i = 0; i < sonde_allocator_count; i++)
+		if (!strcmp(sonde_allocators[i]->name, "glibc"))
+			t.allocator = sonde_allocators[i];
+	assert_non_null(t.allocator);
+#ifndef __SANITIZE_ADDRESS__ /* which brings an allocator of its own */
+	h = tick_without_probes(&opts, &t);
+	assert_true(h.values > 5);
+	assert_int_equal(h.absent, 0);
+#endif
+	opts.passive = true;
+	h = tick_without_probes(&opts, &t);
+	assert_int_equal(h.values, 0);
+	assert_int_equal(h.absent, 1);
+	assert_non_null(strstr(h.reason, "--passive"));
+}
+
 static void test_gone_target_says_nothing(void **state)
 {
 	struct sonde_lens_opts opts = {.alloc_exact = true};
@@ -144,6 +172,7 @@ int main(void)
 		cmocka_unit_test(test_off_is_absent_with_the_option),
 		cmocka_unit_test(test_passive_attaches_nothing),
 		cmocka_unit_test(test_unknown_allocator_is_named),
+		cmocka_unit_test(test_counters_of_our_own_heap),
 		cmocka_unit_test(test_gone_target_says_nothing),
 	};
 

@@ -443,7 +443,7 @@ static void test_hostile_span(void **state)
 	struct sonde_span s = {
 		.conn = UINT64_MAX,
 		.seq = UINT64_MAX,
-		.bytes_in = UINT64_MAX,
+		.bytes_in = INT64_MAX,
 		.tid = UINT32_MAX,
 		.start_ns = FIX_MONO,
 		.last_ns = FIX_MONO + 5,
@@ -470,6 +470,44 @@ static void test_hostile_span(void **state)
 					    "b' 'x\xef\xbf\xbd\n"));
 	fix_log_fini(&log);
 	fix_remove(path);
+}
+
+static int on_heap_span(void *ctx, const struct sonde_span *s)
+{
+	*(struct sonde_span *)ctx = *s;
+	return 0;
+}
+
+/* What the allocator counted, a known 0 included; and nothing where it is not known. */
+static void test_heap_of_a_span(void **state)
+{
+	const char *path = fix_path("heap");
+	struct sonde_span s = {
+		.start_ns = FIX_MONO,
+		.last_ns = FIX_MONO + 5,
+		.command = "query",
+		.client = "",
+		.index = "",
+		.fingerprint = "",
+		.has_heap = true,
+		.heap_allocated = 1ull << 40,
+	};
+	struct sonde_span got = {0};
+	struct sonde_visitor visitor = {.ctx = &got, .span = on_heap_span};
+	struct sonde_reader *r = NULL;
+
+	(void)state;
+	for (int known = 1; known >= 0; known--) {
+		s.has_heap = known;
+		assert_int_equal(one_span(path, &s), 0);
+		assert_int_equal(sonde_reader_open(&r, path), 0);
+		assert_int_equal(sonde_reader_visit(r, NULL, &visitor), 0);
+		sonde_reader_free(&r);
+		assert_int_equal(got.has_heap, known);
+		assert_int_equal(got.heap_allocated, known ? 1ull << 40 : 0);
+		assert_int_equal(got.heap_freed, 0);
+		fix_remove(path);
+	}
 }
 
 static void test_parse_spans(void **state)
@@ -549,6 +587,7 @@ int main(void)
 		cmocka_unit_test(test_max_bytes),
 		cmocka_unit_test(test_checkpoints),
 		cmocka_unit_test(test_hostile_span),
+		cmocka_unit_test(test_heap_of_a_span),
 		cmocka_unit_test(test_parse_spans),
 		cmocka_unit_test(test_projected_size),
 	};

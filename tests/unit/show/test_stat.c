@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/mem.h"
+#include "show/report_window.h"
 #include "show/stat.h"
 #include "show/summary.h"
 
@@ -167,6 +168,9 @@ static void test_groups(void **state)
 	start(&s);
 	value(&s, &spans, "", 1);
 	value(&s, &count, "base.minor", 1);
+	value(&s, &count, "kernel_base.major", 1);
+	value(&s, &count, "pmd.minor", 1);
+	value(&s, &count, "unsized", 1);
 	hist(&s, &latency, "", 2000);
 	hist(&s, &latency, "search", 2000);
 	hist(&s, &wait, "", 100);
@@ -178,12 +182,61 @@ static void test_groups(void **state)
 	assert_says(text, "\n  phases\n    queue wait           1  mean    100 ns  p50", true);
 	assert_says(text, "\n  by command\n    search               1  mean   2.00 us  p50", true);
 	free(text);
-	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
-	assert_says(text, "\n  by page\n    4 KiB, user code                            1  mean",
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
+	assert_says(text, "\n  by page\n    4 KiB, user code                            1  p50",
 		    true);
-	assert_says(text, "\n    4 KiB, in system calls, disk read           1  mean", true);
-	assert_says(text, "\n    2 MiB huge, user code                       1  mean", true);
-	assert_says(text, "\n    unsized                                     1  mean", true);
+	assert_says(text, "\n    4 KiB, in system calls, disk read           1  p50", true);
+	assert_says(text, "\n    2 MiB huge, user code                       1  p50", true);
+	assert_says(text, "\n    unsized                                     1  p50", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* Rows by page are the counters', whatever part of the faults was timed. */
+static void test_fault_rows(void **state)
+{
+	static const struct sonde_metric_desc count = {"fault.count", "count", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc time = {"fault.time", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc error = {"fault.time_error", "ns", SONDE_GAUGE, ""};
+	static const struct sonde_hist_desc latency = {"fault.latency", "ns", ""};
+	static const struct sonde_metric_desc by = {"fault.thread_count", "count", SONDE_COUNTER,
+						    ""};
+	struct sonde_snapshot s;
+	char label[16], *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &count, "base.minor", 1000);
+	value(&s, &time, "base.minor", 2000000);
+	value(&s, &error, "base.minor", 1000);
+	hist(&s, &latency, "base.minor", 1500);
+	value(&s, &count, "zero.minor", 9);
+	value(&s, &time, "zero.minor", 0);
+	value(&s, &count, "cow.minor", 4);
+	value(&s, &time, "cow.minor", 4000);
+	hist(&s, &latency, "cow.minor", 1000);
+	for (int i = 0; i < 12; i++) {
+		snprintf(label, sizeof(label), "worker/%d", i);
+		value(&s, &by, label, 100 - i);
+	}
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
+	assert_says(text, "Page faults 1,013 ", true);
+	assert_says(text, "    4 KiB, user code               1,000  mean   2.00 us  p50", true);
+	assert_says(text, "1.50 us  sampled\n", true);
+	assert_says(text, "    zero page, user code               9  latency not sampled\n", true);
+	assert_says(text, "    copy on write, user code           4  mean   1.00 us  p50", true);
+	assert_says(text, "    and 4 more (-v lists all)\n", true);
+	assert_says(text, "worker/11", false);
+	free(text);
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, true));
+	assert_says(text, "more", false);
+	assert_says(text, "worker/11", true);
+	free(text);
+	/* Beside a part of the recording: in the same words, with the time that they are of. */
+	text = TEXT_OF(sonde_window_print(out, &s, "fault.", sonde_fault_title, "THEN to NOW"));
+	assert_says(text, "these, and their counts, are of THEN to NOW\n    4 KiB, user code ",
+		    true);
+	assert_says(text, "base.minor", false);
 	free(text);
 	sonde_snapshot_fini(&s);
 }
@@ -214,7 +267,7 @@ static void test_faults(void **state)
 	value(&s, &count, "cow.minor", 20);
 	value(&s, &time, "base.minor", 300000);
 	value(&s, &time, "cow.minor", 100000);
-	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
 	assert_says(text, "Page faults 120  400 us of the target's time\n", true);
 	assert_says(text, "reclaim", false);
 	assert_says(text, "beside it", false);
@@ -227,7 +280,7 @@ static void test_faults(void **state)
 	value(&s, &by, "stacks", 20);
 	value(&s, &by_ns, "stacks", 90000);
 	value(&s, &by, "heap", 100);
-	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
 	assert_says(text, "400 us of the target's time (sampled, +- 5.00 us)\n", true);
 	assert_says(
 		text,
@@ -316,8 +369,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_allocations), cmocka_unit_test(test_drops),
 		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_faults),	    cmocka_unit_test(test_target),
-		cmocka_unit_test(test_unexplained),
+		cmocka_unit_test(test_fault_rows),  cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_target),	    cmocka_unit_test(test_unexplained),
 	};
 
 	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);

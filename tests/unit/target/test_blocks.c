@@ -168,6 +168,38 @@ static void tcmalloc(void **state)
 	fx_stop(p.pid);
 }
 
+/* A scratch process with the same library has them at the same place; another place is refused. */
+static void confirmed(void **state)
+{
+	static const char *const libraries[] = {"libjemalloc.so.2", "libtcmalloc_minimal.so.4"};
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(libraries); i++) {
+		struct process p = look("confirm", libraries[i]);
+		struct sonde_allocator_use use;
+		struct sonde_modules mods;
+		char why[256] = "";
+		size_t n;
+
+		assert_int_equal(sonde_modules_read(p.pid, &mods), 0);
+		assert_int_equal(sonde_allocator_list(p.pid, &mods, &use, 1, &n), 0);
+		if (sonde_blocks_confirm(p.pid, use.allocator, &mods, use.module, &p.d, why,
+					 sizeof(why)))
+			fail_msg("%s: %s", libraries[i], why);
+		p.d.root += 8;
+		assert_int_equal(sonde_blocks_confirm(p.pid, use.allocator, &mods, use.module, &p.d,
+						      why, sizeof(why)),
+				 -EINVAL);
+		assert_non_null(strstr(why, "scratch process"));
+		assert_int_equal(sonde_blocks_confirm(p.pid, use.allocator, &mods, 0, &p.d, why,
+						      sizeof(why)),
+				 -EOPNOTSUPP);
+		sonde_modules_fini(&mods);
+		fclose(p.told);
+		fx_stop(p.pid);
+	}
+}
+
 /* Only the right shape fits: with another one nothing agrees, whatever memory there is. */
 static void wrong_shape(void **state)
 {
@@ -246,9 +278,8 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(jemalloc),
-		cmocka_unit_test(tcmalloc),
-		cmocka_unit_test(wrong_shape),
+		cmocka_unit_test(jemalloc),  cmocka_unit_test(tcmalloc),
+		cmocka_unit_test(confirmed), cmocka_unit_test(wrong_shape),
 		cmocka_unit_test(refused),
 	};
 

@@ -104,6 +104,30 @@ static __attribute__((unused)) void test_sources(void **state)
 		free(p[i]);
 }
 
+/* A walk that may not be waited for is done by a thread; closing does not wait for it to end. */
+static __attribute__((unused)) void test_background(void **state)
+{
+	const struct sonde_heap_budget beside = {.max_nodes = 1, .background_nodes = 1u << 20};
+	struct sonde_heap_reading r;
+	struct sonde_heap *heap = NULL;
+
+	(void)state;
+	assert_int_equal(sonde_heap_open(&heap, getpid(), why, sizeof(why)), 0);
+	r = read_own(heap, &beside);
+	assert_int_equal(r.source, SONDE_HEAP_BOUND);
+	while (r.source == SONDE_HEAP_BOUND)
+		r = read_own(heap, &beside);
+	assert_int_equal(r.source, SONDE_HEAP_COMBINED);
+	assert_true(r.age_ns > 0 && r.nodes > 1 && r.walk_ns > 0);
+	assert_true(r.present & 1u << SONDE_HEAP_FREE_CENTRAL);
+	sonde_heap_close(&heap);
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(sonde_heap_open(&heap, getpid(), why, sizeof(why)), 0);
+		read_own(heap, &beside);
+		sonde_heap_close(&heap);
+	}
+}
+
 /* What mallinfo2() says, to the byte, though the asking itself is done in between. */
 static __attribute__((unused)) void test_equals_mallinfo(void **state)
 {
@@ -131,9 +155,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_swapped_is_refused),
 		cmocka_unit_test(test_no_process),
-#ifndef __SANITIZE_ADDRESS__ /* which brings an allocator of its own */
+#if !defined(__SANITIZE_ADDRESS__) &&                                                              \
+	!defined(__SANITIZE_THREAD__) /* which bring their own allocator */
 		cmocka_unit_test(test_sources),
 		cmocka_unit_test(test_equals_mallinfo),
+		cmocka_unit_test(test_background),
 #endif
 	};
 

@@ -45,6 +45,14 @@ struct sonde_blocks {
 int sonde_blocks_learn(pid_t pid, const struct sonde_allocator *a, const struct sonde_module *m,
 		       struct sonde_alloc_domain *out);
 
+/*
+ * Do tables lie at the same place in a scratch process that loads the same file? 0: they do;
+ * -EINVAL: no, and @why says how; -EOPNOTSUPP: it could not be tried, for the reason in @why.
+ */
+int sonde_blocks_confirm(pid_t pid, const struct sonde_allocator *a,
+			 const struct sonde_modules *mods, size_t m,
+			 const struct sonde_alloc_domain *d, char *why, size_t size);
+
 /* For the allocators' descriptions. */
 
 /* Copy from the process: 0 or -errno; all or nothing. */

@@ -18,6 +18,7 @@ void glibc_tcache_init(struct glibc_tcache *c, pid_t pid, const struct sonde_mod
 		.counts = (uint64_t)v[GLIBC_TCACHE_COUNTS],
 		.width = (size_t)v[GLIBC_TCACHE_WIDTH],
 	};
+	c->broken = true;
 	if ((c->width != 1 && c->width != 2) || c->counts > 4096)
 		return;
 	if (v[GLIBC_TCACHE_SLOT] &&
@@ -26,6 +27,7 @@ void glibc_tcache_init(struct glibc_tcache *c, pid_t pid, const struct sonde_mod
 	/* Of an initial TLS block, which lies below the thread pointer. */
 	if (c->tp_offset >= 0 || c->tp_offset < -(1 << 24) || (c->tp_offset & 7))
 		return;
+	c->broken = false;
 	c->known = !sonde_threads_init(&c->threads, pid, mods, why, sizeof(why));
 }
 
@@ -83,7 +85,7 @@ int glibc_tcache_read(struct glibc_tcache *c, uint64_t *bytes)
 	int err;
 
 	if (!c->known)
-		return -EOPNOTSUPP;
+		return c->broken ? -EIO : -EOPNOTSUPP;
 	err = sonde_threads_read(&c->threads);
 	if (err)
 		return err;

@@ -11,7 +11,8 @@
 
 struct glibc_tcache {
 	pid_t pid;
-	bool known; /* the threads can be found */
+	bool known;  /* the threads can be found */
+	bool broken; /* the layout cannot be right */
 	struct sonde_threads threads;
 	int64_t tp_offset; /* of the word that points to a thread's cache */
 	uint64_t counts;

@@ -46,6 +46,7 @@ struct list {
 	uint64_t first[PASSED]; /* chunks that it began with */
 	uint64_t stop[PASSED];	/* it ends before these, where they are not 0 */
 	uint64_t bytes, n;	/* the outcome */
+	uint64_t known;		/* of arrivals: what the walk before found of bytes */
 };
 
 /* A chunk as the allocator sees it. */
@@ -375,8 +376,10 @@ static const struct list *same_list(const struct walk *before, const struct list
 }
 
 /*
- * What lies before the first chunks of the walk before. Only bins: fast bins are short. Most lists
- * begin as they did, and are left out.
+ * Lists that may have got chunks since the walk before. Small bins and the unsorted one get them at
+ * their begin: what lies before the chunks that the walk before began with is new, and most lists
+ * begin as they did. Large bins are sorted by size and get them anywhere: they are walked again.
+ * Fast bins are short.
  */
 static int make_arrivals(struct walk *w, const struct walk *before)
 {
@@ -387,12 +390,18 @@ static int make_arrivals(struct walk *w, const struct walk *before)
 		struct list *l = &w->list[i];
 		const struct list *old = same_list(before, l, &from);
 
-		if (l->fast || (old && old->first[0] == l->way[FORWARD].cur))
+		if (l->fast)
 			continue;
-		l->way[BACKWARD].state = STUCK;
+		if (l->bin >= SMALL_BINS) {
+			l->known = old ? old->bytes : 0;
+		} else {
+			if (old && old->first[0] == l->way[FORWARD].cur)
+				continue;
+			l->way[BACKWARD].state = STUCK;
+			if (old)
+				memcpy(l->stop, old->first, sizeof(l->stop));
+		}
 		l->tries = LIST_TRIES;
-		if (old)
-			memcpy(l->stop, old->first, sizeof(l->stop));
 		w->list[n++] = *l;
 	}
 	w->n = n;
@@ -401,19 +410,24 @@ static int make_arrivals(struct walk *w, const struct walk *before)
 
 static int find_arrivals(const struct walk *before, uint64_t max_nodes, struct glibc_free *out)
 {
-	struct glibc_free f = {0};
 	struct walk w;
 	size_t going = 0;
 	int err = make_arrivals(&w, before);
 
 	if (!err)
 		err = go(&w, max_nodes, &going);
-	if (!err)
-		sum(&w, &f);
-	out->arrived = f.bytes;
+	for (size_t i = 0; !err && i < w.n; i++)
+		if (w.list[i].bytes > w.list[i].known)
+			out->arrived += w.list[i].bytes - w.list[i].known;
 	out->nodes += w.nodes;
 	drop(&w);
 	return err;
+}
+
+/* Nothing happened meanwhile: the arenas are to the bit what they were. */
+static bool unchanged(const struct glibc_arenas *s, const uint8_t *image, size_t n)
+{
+	return image && s->n == n && !memcmp(image, s->image, n * s->image_size);
 }
 
 int glibc_walk(struct glibc_arenas *s, uint64_t max_nodes, struct glibc_totals *after,
@@ -421,9 +435,12 @@ int glibc_walk(struct glibc_arenas *s, uint64_t max_nodes, struct glibc_totals *
 {
 	struct glibc_free f = {0};
 	struct walk w;
-	size_t going = 0;
+	size_t going = 0, n = s->n;
+	sonde_autofree uint8_t *image = malloc(n * s->image_size);
 	int err = make(&w, s);
 
+	if (image)
+		memcpy(image, s->image, n * s->image_size);
 	if (!err)
 		err = go(&w, max_nodes, &going);
 	if (!err) {
@@ -433,7 +450,7 @@ int glibc_walk(struct glibc_arenas *s, uint64_t max_nodes, struct glibc_totals *
 		f.whole = !going;
 		err = glibc_arenas_read(s, after);
 	}
-	if (!err && f.whole)
+	if (!err && f.whole && !unchanged(s, image, n))
 		err = find_arrivals(&w, max_nodes, &f);
 	if (!err)
 		*out = f;

@@ -68,6 +68,7 @@ struct sonde_heap_budget {
 	/* Of a walk by a thread of its own, where the former is too little; 0: there is none. */
 	uint64_t background_nodes;
 	bool no_threads; /* what each thread counts is read in another way                   */
+	bool no_bound;	 /* what is live is known from there: no upper bound of it is needed */
 };
 
 /* Where the figures lie: one number a slot, by the reader's own table of slots. */

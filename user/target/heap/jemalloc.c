@@ -280,8 +280,9 @@ static int read_heap(void *state, const struct sonde_heap_budget *budget,
 	int err;
 
 	out->clean = true;
-	if (s->arenas.array && !sonde_jemalloc_arenas_read(s->pid, s->bias, &s->arenas,
-							   &out->bytes[SONDE_HEAP_LIVE])) {
+	if (s->arenas.array && !budget->no_bound &&
+	    !sonde_jemalloc_arenas_read(s->pid, s->bias, &s->arenas,
+					&out->bytes[SONDE_HEAP_LIVE])) {
 		out->present |= 1u << SONDE_HEAP_LIVE;
 		out->source = SONDE_HEAP_BOUND;
 	}

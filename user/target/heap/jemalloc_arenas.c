@@ -7,7 +7,7 @@
 #include "target/heap/remote.h"
 
 #define ARENAS_MAX  4095 /* MALLCTL_ARENAS_ALL is the number after the last */
-#define CLASSES_MAX 512
+#define CLASSES_MAX 236	 /* the last that 64 bits can tell: see class_bytes() */
 #define SPAN_MAX    (1 << 20)
 
 /*
@@ -30,11 +30,16 @@ static size_t span(int64_t n, int64_t step, size_t last)
 	return (size_t)((n - 1) * step) + last;
 }
 
+/* The numbers come from a library that may be anybody's. */
 static bool sane(const struct sonde_jemalloc_arenas *a)
 {
-	return a->n_small > 0 && a->n_small <= CLASSES_MAX && a->n_large > 0 &&
-	       a->n_large <= CLASSES_MAX && a->small_step >= 8 && a->large_step >= 16 &&
-	       a->small > 0 && a->large > 0 && a->small < SPAN_MAX && a->large < SPAN_MAX &&
+	if (a->n_small < 1 || a->n_small > CLASSES_MAX || a->n_large < 1 ||
+	    a->n_large > CLASSES_MAX - a->n_small)
+		return false;
+	if (a->small_step < 8 || a->small_step > SPAN_MAX || a->large_step < 16 ||
+	    a->large_step > SPAN_MAX)
+		return false;
+	return a->small > 0 && a->large > 0 && a->small < SPAN_MAX && a->large < SPAN_MAX &&
 	       span(a->n_small, a->small_step, 8) < SPAN_MAX &&
 	       span(a->n_large, a->large_step, 16) < SPAN_MAX;
 }
@@ -68,8 +73,7 @@ static uint64_t arena_bytes(const struct sonde_jemalloc_arenas *a, const char *s
 int sonde_jemalloc_arenas_read(pid_t pid, uint64_t bias, const struct sonde_jemalloc_arenas *a,
 			       uint64_t *bytes)
 {
-	size_t n_small = span(a->n_small, a->small_step, 8);
-	size_t n_large = span(a->n_large, a->large_step, 16);
+	size_t n_small, n_large;
 	sonde_autofree uint64_t *arenas = calloc(ARENAS_MAX, sizeof(*arenas));
 	sonde_autofree char *buf = NULL;
 	uint64_t sum = 0;
@@ -77,6 +81,8 @@ int sonde_jemalloc_arenas_read(pid_t pid, uint64_t bias, const struct sonde_jema
 
 	if (!a->array || !sane(a))
 		return -EINVAL;
+	n_small = span(a->n_small, a->small_step, 8);
+	n_large = span(a->n_large, a->large_step, 16);
 	buf = malloc(n_small + n_large);
 	if (!buf || !arenas)
 		return -ENOMEM;

@@ -21,6 +21,7 @@
 #include "target/heap/scratch.h"
 #include "target/heap/scratch_box.h"
 
+#define THREADS	    "libpthread.so.0"
 #define LOADER	    "ld-linux-x86-64.so.2"
 #define FILE_MAX    (64u << 20)
 #define LIFETIME_NS (20 * SONDE_NS_PER_SEC)
@@ -113,17 +114,14 @@ static ssize_t find_module(const struct plan *p, const char *soname)
 	return -1;
 }
 
-/* Take module @i as a library to preload, and after it, breadth first, what it needs. */
-static int take_library(struct plan *p, size_t i, char *why, size_t size)
+/* One more file to preload. */
+static int preload(struct plan *p, const struct sonde_module *m, char *why, size_t size)
 {
 	char name[16];
 	int err;
 
-	if (p->taken[i])
-		return 0;
-	p->taken[i] = true;
 	snprintf(name, sizeof(name), "/%zu", p->box.n);
-	err = add_file(p, name, &p->mods->m[i], why, size);
+	err = add_file(p, name, m, why, size);
 	if (err)
 		return err;
 	strcat(p->preload, p->preload[strlen(p->preload) - 1] == '=' ? "" : ":");
@@ -131,6 +129,15 @@ static int take_library(struct plan *p, size_t i, char *why, size_t size)
 	return 0;
 }
 
+static int take_library(struct plan *p, size_t i, char *why, size_t size)
+{
+	if (p->taken[i])
+		return 0;
+	p->taken[i] = true;
+	return preload(p, &p->mods->m[i], why, size);
+}
+
+/* The library, and after it, breadth first, what it needs. */
 static int take_closure(struct plan *p, size_t lib, char *why, size_t size)
 {
 	size_t queue[SONDE_BOX_FILES], head = 0, tail = 0;
@@ -156,9 +163,49 @@ static int take_closure(struct plan *p, size_t lib, char *why, size_t size)
 	return err;
 }
 
+static bool has_threads(const struct sonde_module *libc)
+{
+	struct sonde_elf *elf;
+	bool has = true;
+
+	if (!sonde_elf_try(&elf, libc->open_path, "")) {
+		has = sonde_elf_exports(elf, "pthread_create");
+		sonde_elf_free(&elf);
+	}
+	return has;
+}
+
+/*
+ * Before 2.34 threads are a library of their own, which a program that makes none does not map:
+ * then it is what lies beside its C library.
+ */
+static int take_threads(struct plan *p, char *why, size_t size)
+{
+	ssize_t libc = find_module(p, "libc.so.6"), threads = find_module(p, THREADS);
+	char path[PATH_MAX];
+	struct sonde_module m = {.path = path, .open_path = path};
+	const char *beside;
+
+	if (libc < 0 || has_threads(&p->mods->m[libc]))
+		return 0;
+	if (threads >= 0)
+		return take_library(p, (size_t)threads, why, size);
+	/* A file that is known by its mapping alone lies beside nothing. */
+	beside = p->mods->m[libc].open_path;
+	if (strstr(beside, "/map_files/")) {
+		snprintf(why, size,
+			 "the target's C library makes no threads by itself, and the file "
+			 "that it belongs with is gone");
+		return -EOPNOTSUPP;
+	}
+	snprintf(path, sizeof(path), "%.*s/" THREADS, (int)(base_name(beside) - beside - 1),
+		 beside);
+	return preload(p, &m, why, size);
+}
+
 static int make_plan(struct plan *p, size_t lib, char what, char *why, size_t size)
 {
-	ssize_t loader = find_module(p, LOADER), threads;
+	ssize_t loader = find_module(p, LOADER);
 	int err;
 
 	if (loader < 0) {
@@ -177,10 +224,8 @@ static int make_plan(struct plan *p, size_t lib, char what, char *why, size_t si
 	};
 	strcpy(p->preload, "LD_PRELOAD=");
 	err = take_closure(p, lib, why, size);
-	/* Before 2.34 threads are a library of their own, which the allocator need not name. */
-	threads = find_module(p, "libpthread.so.0");
-	if (!err && threads >= 0)
-		err = take_library(p, (size_t)threads, why, size);
+	if (!err)
+		err = take_threads(p, why, size);
 	p->arg[0] = what;
 	p->box.argv[0] = (char *)"/ld.so";
 	p->box.argv[1] = (char *)"/inside";
@@ -196,7 +241,7 @@ int sonde_scratch_start(struct sonde_scratch **out, pid_t pid, const struct sond
 	struct plan *p = calloc(1, sizeof(*p));
 	int err = -ENOMEM;
 
-	(void)pid;
+	(void)pid; /* the modules say by what path they can be opened */
 	snprintf(why, size, "out of memory");
 	if (p) {
 		p->mods = mods;

@@ -26,9 +26,9 @@
 #define CENTRAL	   "_ZN8tcmalloc6Static14central_cache_E"
 #define SIZE_MAP   "_ZN8tcmalloc6Static8sizemap_E"
 
-#define CALLS_MIN  4   /* as often GetNumericProperty() has statistics collected, at least */
-#define ARM_MAX	   10  /* instructions after such a call that compute a property          */
-#define RESULT_MAX 256 /* bytes of what is collected                                     */
+#define CALLS_MIN   4	 /* as often GetNumericProperty() has statistics collected, at least */
+#define ARM_MAX	    10	 /* instructions after such a call that compute a property          */
+#define EXTRACT_MAX 1000 /* instructions of the function that collects statistics */
 
 const struct sonde_heap_slot sonde_tcmalloc_slots[TC_SLOTS] = {
 	[TC_CENTRAL] = {"central_cache", 8},
@@ -95,6 +95,8 @@ static size_t find_steps(const struct recipe *r, const struct sonde_function *f,
 {
 	size_t found = 0;
 
+	if (f->n > EXTRACT_MAX)
+		return 0;
 	for (size_t i = 0; i < f->n; i++) {
 		const struct sonde_code *add = &f->code[i];
 
@@ -133,6 +135,8 @@ static int find_extract(struct recipe *r)
 
 		if (!to || sonde_set_has(&seen, to))
 			continue;
+		if (seen.n == SONDE_SET_MAX)
+			break; /* it has a dozen: this is another function, or means harm */
 		sonde_set_add(&seen, to);
 		for (size_t k = 0; k < f->n; k++)
 			calls += f->code[k].op == SONDE_OP_CALL && f->code[k].to == to;

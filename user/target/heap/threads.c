@@ -119,14 +119,57 @@ static int read_list(struct sonde_threads *t, uint64_t head)
 	return err;
 }
 
+/* Each descriptor must hold its own address, and each node link to the next, from head to head. */
+static bool same_chain(const struct sonde_threads *t, const uint64_t head[2], const uint64_t *seen)
+{
+	uint64_t expect = head[0];
+
+	for (size_t i = 0; i < t->n; i++) {
+		if (i == t->split) {
+			if (expect != t->head[0])
+				return false;
+			expect = head[1];
+		}
+		if (expect != t->tp[i] + t->node || seen[2 * i] != t->tp[i])
+			return false;
+		expect = seen[2 * i + 1];
+	}
+	if (t->n == t->split)
+		return expect == t->head[0] && head[1] == t->head[1];
+	return expect == t->head[1];
+}
+
+/* All threads known, by few calls: are they still those of the lists? */
+static int check_known(const struct sonde_threads *t)
+{
+	struct sonde_piece *p = calloc(2 * t->n + 2, sizeof(*p));
+	uint64_t *seen = calloc(2 * t->n + 1, sizeof(*seen)), head[2];
+	int err = p && seen ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < 2; i++)
+		p[i] = (struct sonde_piece){t->head[i], &head[i], 8};
+	for (size_t i = 0; !err && i < t->n; i++) {
+		p[2 * i + 2] = (struct sonde_piece){t->tp[i], &seen[2 * i], 8};
+		p[2 * i + 3] = (struct sonde_piece){t->tp[i] + t->node, &seen[2 * i + 1], 8};
+	}
+	if (!err)
+		err = sonde_remote_readv(t->pid, p, 2 * t->n + 2);
+	if (!err && !same_chain(t, head, seen))
+		err = -EAGAIN;
+	free(p);
+	free(seen);
+	return err;
+}
+
 int sonde_threads_read(struct sonde_threads *t)
 {
-	int err = -EAGAIN;
+	int err = t->n ? check_known(t) : -EAGAIN;
 
 	/* A thread that came or went meanwhile breaks the chain: rarely twice in a row. */
 	for (int tries = 0; tries < 3 && (err == -EAGAIN || err == -EFAULT); tries++) {
 		t->n = 0;
 		err = read_list(t, t->head[0]);
+		t->split = t->n;
 		if (!err)
 			err = read_list(t, t->head[1]);
 	}

@@ -21,6 +21,7 @@ struct sonde_threads {
 	uint64_t node;	  /* offset of a list's node in a thread's descriptor */
 	uint64_t *tp;	  /* the thread pointers, newest first */
 	size_t n, cap;
+	size_t split; /* so many of them are in the first list */
 };
 
 /* 0, or -EOPNOTSUPP with @why. */
