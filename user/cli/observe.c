@@ -93,7 +93,8 @@ static int check_sites(const struct sonde_args *args)
 	if (args->sites && !probes_alloc(mode_of(args)) && !fault_stacks(args))
 		return sonde_err(
 			EINVAL,
-			"--sites is about call stacks: add --alloc-mode windows, or exact with -d "
+			"--sites is about call stacks: add --alloc-mode windows, or --alloc-mode "
+			"exact -d "
 			"TIME, for the allocator's, --fault-by stack for those of page faults");
 	return 0;
 }
