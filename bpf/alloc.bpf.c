@@ -13,6 +13,7 @@
 #include "lib/block.bpf.h"
 #include "lib/span.bpf.h"
 #include "lib/threads.bpf.h"
+#include "lib/window.bpf.h"
 
 /* Built twice: alloc_sites.bpf.c is this file with every call charged to its call stack as well. */
 #ifdef SONDE_ALLOC_SITES
@@ -553,5 +554,59 @@ int alloc_count(struct pt_regs *ctx)
 	count_call(ctx, cookie, op, requested(ctx, op));
 	if (!gives_back(op))
 		track(ctx, cookie, row_of(SONDE_ALLOC_COOKIE_TARGET(cookie), op));
+	return 0;
+}
+
+/*
+ * Windows: entries of what hands out memory, and nothing else, since a window is over the sooner
+ * the more it traps. No mark can tell an inner call then; but the arguments say when glibc's
+ * functions run one another, and the inner one counts.
+ */
+static __always_inline bool runs_another(struct pt_regs *ctx, __u64 cookie)
+{
+	if (SONDE_ALLOC_COOKIE_RULE(cookie) != SONDE_BLOCK_HEADER)
+		return false;
+	switch (SONDE_ALLOC_COOKIE_OP(cookie)) {
+	case SONDE_ALLOC_REALLOC: /* malloc(); and with size 0 it is a free() */
+		return !PT_REGS_PARM1(ctx) || !PT_REGS_PARM2(ctx);
+	case SONDE_ALLOC_MEMALIGN: /* up to MALLOC_ALIGNMENT: malloc() */
+		return PT_REGS_PARM1(ctx) <= 16;
+	case SONDE_ALLOC_POSIX_MEMALIGN:
+		return PT_REGS_PARM2(ctx) <= 16;
+	}
+	return false;
+}
+
+static __always_inline void window_count(struct pt_regs *ctx, __u64 cookie,
+					 const struct sonde_window *w)
+{
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie);
+	__u64 size = requested(ctx, op);
+	struct task_span *query;
+
+	if (w->phase == SONDE_WINDOW_OPEN) {
+		count_call(ctx, cookie, op, size);
+		return;
+	}
+	if (w->phase != SONDE_WINDOW_FINISH)
+		return;
+	query = span_current();
+	if (!query || query->window != w->id)
+		return;
+	query->alloc_calls++;
+	query->alloc_bytes += ABSURD(size) ? 0 : size;
+}
+
+SEC("?uprobe")
+int alloc_window(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx), begin = bpf_ktime_get_ns();
+	struct sonde_window *w = window_get();
+
+	if (!w)
+		return 0;
+	if (ours() && !runs_another(ctx, cookie))
+		window_count(ctx, cookie, w);
+	window_pay(w, SONDE_ALLOC_COOKIE_INSN(cookie), begin);
 	return 0;
 }

@@ -39,6 +39,8 @@ static const char *const seeds[] = {
 	"--lens=alloc",
 	"--alloc-mode",
 	"exact",
+	"--budget",
+	"1,0.5",
 	"--yes",
 	"--harm-limit=2.5",
 	"--ring-size",

@@ -92,6 +92,7 @@ struct session {
 	bool inited[SONDE_LENS__MAX];
 	bool resting[SONDE_LENS__MAX]; /* its links were taken off for a while, as its pulse asked
 					*/
+	uint64_t window_ns; /* when the present window began, 0: there is none */
 	unsigned generation;
 
 	/* values: lens -> gate -> fanout -> snapshot, sinks */
@@ -135,6 +136,11 @@ int session_arm(struct session *s);
 void session_pause(struct session *s);
 /* Take the links of lenses off, or put them on again, as they ask. 0 or -errno (logged). */
 int session_pulse(struct session *s);
+/* windows.c: begin and end windows, as lenses whose links exist in them only ask. */
+bool session_in_windows(const struct session *s, int lens);
+int session_windows(struct session *s);
+/* End the present one now. */
+int session_windows_stop(struct session *s);
 /* Of the lenses in *lost, whose guard took their links: those that rest now and then anyway rest
  * now, and are taken out of the mask. 0 or -errno. */
 int session_rest_lost(struct session *s, uint32_t *lost);
@@ -144,6 +150,8 @@ int session_finish_lenses(struct session *s);
 /* Hooks and plan for the current targets, without an engine. */
 int session_make_plan(struct session *s);
 void session_enable_lenses(struct session *s);
+/* Are the allocator's functions probed, be it in windows? */
+bool session_probes_alloc(const struct session *s);
 
 /* loop.c */
 int loop_init(struct loop *l, uint64_t drain_ns, uint64_t interval_ns);

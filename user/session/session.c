@@ -40,7 +40,8 @@ static int select_targets(struct session *s)
 		return err;
 	/* Exact counting needs the allocator's file, which is mapped only after the exec; and an
 	 * allocator that counts by thread is read from the first instruction on. */
-	err = exact(s) ? session_advance_command(s, &t) : session_link_command(s, &t);
+	err = session_probes_alloc(s) ? session_advance_command(s, &t)
+				      : session_link_command(s, &t);
 	t.begun_ns = sonde_mono_ns();
 	return err ? err : sonde_target_list_add(&s->targets, &t);
 }

@@ -21,6 +21,7 @@ enum sonde_alloc_mode {
 	SONDE_ALLOC_MODE_EXACT,
 	SONDE_ALLOC_MODE_COUNTERS,
 	SONDE_ALLOC_MODE_AUTO,
+	SONDE_ALLOC_MODE_WINDOWS,
 };
 
 /* How a command is started; all zero: as it is, and ended with the session. */

@@ -122,8 +122,9 @@ static int refuse(const struct sonde_stack_table *t, const struct sonde_site_gro
 	if (!has_live)
 		return sonde_err(
 			ENODATA,
-			"--growth needs live bytes by call site, which exact mode does not "
-			"follow for this allocator");
+			"--growth needs live bytes by call site, which were not followed: in "
+			"windows they never are (record with --alloc-mode exact --sites -d TIME), "
+			"and not with an allocator whose blocks are not all seen");
 	if (t->n_times < READINGS_MIN)
 		return sonde_err(
 			ENODATA,

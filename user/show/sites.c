@@ -106,8 +106,8 @@ static void print_heading(FILE *out, size_t n, const struct totals *t)
 		B(t->bytes), N(t->calls));
 	print_ends(out, t, "calls");
 	if (!t->has_live) {
-		fputs("Live bytes by call site are not known: this allocator's frees are not "
-		      "followed\n",
+		fputs("Live bytes by call site are not known: frees were not followed (in "
+		      "windows, and with an allocator whose blocks are not all seen)\n",
 		      out);
 		return;
 	}

@@ -367,6 +367,7 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	double calls = sonde_snapshot_sum(s, "alloc.calls", &present), bytes;
 
 	sonde_summary_heap(out, s, observed_ns);
+	sonde_summary_windows(out, s);
 	if (!present)
 		return;
 	bytes = sonde_snapshot_sum(s, "alloc.requested", &present);

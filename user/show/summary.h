@@ -38,6 +38,8 @@ void sonde_summary_labels(FILE *out, const struct sonde_snapshot *s, const char 
 /* What a fault of that series did, in words. */
 sonde_summary_title sonde_fault_title;
 
+/* What windows of probes saw of allocation; nothing where there were none. */
+void sonde_summary_windows(FILE *out, const struct sonde_snapshot *s);
 /* What the allocator itself says of its heap; nothing where that was not read. */
 void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 /* Does the function behind this label of alloc.calls hand out memory, rather than take it back? */
