@@ -57,7 +57,8 @@ int sonde_site_groups(const struct sonde_stack_table *t, enum sonde_lens_id lens
 		      struct sonde_site_group **out, size_t *n);
 /* Why a table without counts of these lenses has none: -ENODATA, logged with the remedy; @what needs
  * them, or "". */
-int sonde_stack_table_empty(const struct sonde_stack_table *t, uint32_t lens_mask, const char *what);
+int sonde_stack_table_empty(const struct sonde_stack_table *t, uint32_t lens_mask,
+			    const char *what);
 void sonde_site_groups_fini(struct sonde_site_group *groups, size_t n);
 
 /* How a frame is called: its function, module and offset, or where the stack ends. Into @buf,
