@@ -10,10 +10,9 @@
 #include "attach/plan.h"
 
 struct sonde_alloc_link {
-	const struct sonde_hook *hook;
+	const struct sonde_hook *hook, *ret_hook; /* that it was learned from */
 	enum sonde_link_kind entry, ret; /* NONE: not attached */
-	enum sonde_insn_kind insn;
-	bool blind; /* the pointer that it gives is not seen */
+	enum sonde_insn_kind insn, ret_insn;
 };
 
 /* Called for every site of the operation, in the plan's order. */

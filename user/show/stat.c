@@ -168,7 +168,7 @@ static const struct column columns[] = {
 	{"B/query", "heap_bytes_per_query", U_BYTES, query_heap},
 	{"fault/s", "faults_per_s", U_RATE, fault_rate},
 	{"alloc/s", "allocs_per_s", U_RATE, alloc_rate},
-	{"bytes/s", "alloc_bytes_per_s", U_BYTES, alloc_bytes},
+	{"alloc B/s", "alloc_bytes_per_s", U_BYTES, alloc_bytes},
 	{"cost", "cost_ratio", U_PERCENT, cost_share},
 	{"drops", "drops", U_COUNT, drops},
 };
@@ -297,7 +297,7 @@ static void print_over_time(FILE *out, const struct sonde_snapshot *snap,
 	char a[32], d[32];
 
 	sonde_summary_queries(out, snap, end->observed_ns);
-	sonde_summary_faults(out, snap, end->observed_ns);
+	sonde_summary_faults(out, snap, end->observed_ns, end->all);
 	sonde_summary_thp(out, snap);
 	sonde_summary_stall(out, snap);
 	sonde_summary_ask(out, snap);
