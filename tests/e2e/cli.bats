@@ -113,11 +113,11 @@ refused() { # CODE PATTERN ARG...
 	refused 2 'leave out -p' stat -p 1 -- true
 	refused 2 'nothing follows --' stat --
 	refused 2 'records nothing' record -p 1 -o x -d 0
+	refused 2 'leaves no time' stat -p 1 -d 0 --lens fault
+	refused 2 'leaves no time' stat -p 1 -d 0 --lens query,fault,stall
 	refused 2 'put -- before the command' run -d 12s searchd --config x
 	refused 2 'put -- before the command' stat -d 1s searchd -p 3
 	refused 2 'by its option: -p 812' stat 812
-	refused 2 'leaves no time' stat -p 1 -d 0 --lens fault
-	refused 2 'leaves no time' stat -p 1 -d 0 --lens query,fault,stall
 }
 
 @test "exact mode needs an end, and a yes that somebody can give" {

@@ -10,7 +10,7 @@
 #include "attach/plan.h"
 
 struct sonde_alloc_link {
-	const struct sonde_hook *hook, *ret_hook; /* that it was learned from */
+	const struct sonde_hook *hook;
 	enum sonde_link_kind entry, ret; /* NONE: not attached */
 	enum sonde_insn_kind insn, ret_insn;
 };
