@@ -16,31 +16,44 @@
  * measured where the three traps were calibrated at 1.72 us. */
 #define PROGRAM_NS 160
 
-/* Of the sites with this operation the first of each hook, since a lens lists the busiest first; of
- * several hooks (allocators, targets) the dearest. 0: none. */
+/* Of the sites of a hook with this operation the first, since a lens lists the busiest first. 0:
+ * none. */
+static double price_in(const struct sonde_plan_item *item, const struct sonde_calibration *c,
+		       enum sonde_alloc_op op)
+{
+	bool twice = item->kind == SONDE_LINK_UPROBE_SESSION || item->ret_program;
+
+	for (size_t k = 0; k < item->hook->n_sites; k++) {
+		const struct sonde_probe_site *s = &item->hook->sites[k];
+
+		if (SONDE_ALLOC_COOKIE_OP(s->cookie) == op)
+			return sonde_cost_of_site(c, item, s) + PROGRAM_NS * (twice ? 2 : 1);
+	}
+	return 0;
+}
+
+/* Of several hooks (allocators, targets) the dearest; where returns are probed by their own hook,
+ * with such a return. */
 static double price_of(const struct sonde_plan *plan, const struct sonde_calibration *c,
 		       enum sonde_alloc_op op)
 {
-	double most = 0;
+	double most = 0, take = 0, ret = 0;
 
 	for (size_t i = 0; i < plan->n; i++) {
 		const struct sonde_plan_item *item = &plan->items[i];
-		const struct sonde_probe_site *s = item->hook->sites;
-		size_t k = 0, n = item->hook->n_sites;
-		double ns;
+		double ns, *to = &most;
 
 		if (item->alt < 0 || item->hook->lens != SONDE_LENS_ALLOC)
 			continue;
-		while (k < n && SONDE_ALLOC_COOKIE_OP(s[k].cookie) != op)
-			k++;
-		if (k == n)
-			continue;
-		ns = sonde_cost_of_site(c, item, &s[k]) + PROGRAM_NS;
-		if (item->kind == SONDE_LINK_UPROBE_SESSION || item->ret_program)
-			ns += PROGRAM_NS;
-		most = ns > most ? ns : most;
+		if (!strcmp(item->hook->name, "alloc.take"))
+			to = &take;
+		else if (!strcmp(item->hook->name, "alloc.ret"))
+			to = &ret;
+		ns = price_in(item, c, op);
+		*to = ns > *to ? ns : *to;
 	}
-	return most;
+	take = take > 0 ? take + ret : 0;
+	return take > most ? take : most;
 }
 
 static double pair(const struct sonde_plan *plan, const struct sonde_calibration *c,

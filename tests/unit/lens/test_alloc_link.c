@@ -22,67 +22,44 @@ static void test_first_site_of_a_hook(void **state)
 	assert_int_equal(op.ret, SONDE_LINK_NONE);
 }
 
-static void test_last_hook(void **state)
+/* What is seen at its return is busier than what stands beside it; rets have a price of their own.
+ */
+static void test_returns(void **state)
 {
-	struct sonde_hook hooks[] = {{.name = "alloc.return"}, {.name = "alloc.take"}};
-	struct sonde_plan_item first = {.hook = &hooks[0],
-					.kind = SONDE_LINK_UPROBE_PERF,
-					.program = "alloc_entry",
-					.ret_program = "alloc_return"};
-	struct sonde_plan_item last = {
-		.hook = &hooks[1], .kind = SONDE_LINK_UPROBE_MULTI, .program = "alloc_count"};
-	struct sonde_alloc_link op = {0};
-
-	(void)state;
-	sonde_alloc_link_take(&op, &first, &aligned);
-	assert_int_equal(op.ret, SONDE_LINK_URETPROBE_PERF);
-	sonde_alloc_link_take(&op, &last, &plain);
-	assert_int_equal(op.entry, SONDE_LINK_UPROBE_MULTI);
-	assert_int_equal(op.ret, SONDE_LINK_NONE);
-	assert_int_equal(op.insn, SONDE_INSN_EMULATED);
-}
-
-/* Forms of an operation: those whose return is seen are the busy ones, and set the price. */
-static void test_seen_returns_stay(void **state)
-{
-	struct sonde_hook hooks[] = {{.name = "alloc.return"}, {.name = "alloc.take"}};
-	struct sonde_plan_item seen = {
-		.hook = &hooks[0], .kind = SONDE_LINK_UPROBE_SESSION, .program = "alloc_session"};
-	struct sonde_plan_item beside = {
+	struct sonde_hook hooks[] = {
+		{.name = "alloc.return"}, {.name = "alloc.take"}, {.name = "alloc.ret"}};
+	struct sonde_plan_item pair = {.hook = &hooks[0],
+				       .kind = SONDE_LINK_UPROBE_PERF,
+				       .program = "alloc_entry",
+				       .ret_program = "alloc_return"};
+	struct sonde_plan_item take = {
 		.hook = &hooks[1], .kind = SONDE_LINK_UPROBE_MULTI, .program = "alloc_take"};
+	struct sonde_plan_item ret = {
+		.hook = &hooks[2], .kind = SONDE_LINK_UPROBE_MULTI, .program = "alloc_ret"};
 	struct sonde_alloc_link op = {0};
 
 	(void)state;
-	sonde_alloc_link_take(&op, &seen, &aligned);
-	sonde_alloc_link_take(&op, &beside, &plain);
-	assert_int_equal(op.entry, SONDE_LINK_UPROBE_SESSION);
-}
-
-/* operator new's own ret instructions stand for its return, at the price of theirs. */
-static void test_ret_instructions(void **state)
-{
-	struct sonde_hook hooks[] = {{.name = "alloc.take"}, {.name = "alloc.rets"}};
-	struct sonde_plan_item entry = {
-		.hook = &hooks[0], .kind = SONDE_LINK_UPROBE_MULTI, .program = "alloc_take"};
-	struct sonde_plan_item rets = {
-		.hook = &hooks[1], .kind = SONDE_LINK_UPROBE_MULTI, .program = "alloc_ret"};
-	struct sonde_alloc_link op = {0};
-
-	(void)state;
-	sonde_alloc_link_take(&op, &entry, &plain);
-	sonde_alloc_link_take(&op, &rets, &aligned);
+	sonde_alloc_link_take(&op, &pair, &aligned);
+	sonde_alloc_link_take(&op, &take, &plain);
+	assert_int_equal(op.entry, SONDE_LINK_UPROBE_PERF);
+	assert_int_equal(op.ret, SONDE_LINK_URETPROBE_PERF);
+	assert_int_equal(op.insn, SONDE_INSN_STEPPED);
+	op = (struct sonde_alloc_link){0};
+	sonde_alloc_link_take(&op, &take, &plain);
+	sonde_alloc_link_take(&op, &take, &aligned);
+	sonde_alloc_link_take(&op, &ret, &aligned);
+	sonde_alloc_link_take(&op, &ret, &plain);
+	assert_int_equal(op.entry, SONDE_LINK_UPROBE_MULTI);
+	assert_int_equal(op.insn, SONDE_INSN_EMULATED);
 	assert_int_equal(op.ret, SONDE_LINK_UPROBE_MULTI);
-	assert_int_equal(op.insn, plain.site.kind);
-	assert_int_equal(op.ret_insn, aligned.site.kind);
+	assert_int_equal(op.ret_insn, SONDE_INSN_STEPPED);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_first_site_of_a_hook),
-		cmocka_unit_test(test_last_hook),
-		cmocka_unit_test(test_seen_returns_stay),
-		cmocka_unit_test(test_ret_instructions),
+		cmocka_unit_test(test_returns),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
