@@ -453,6 +453,13 @@ int alloc_wrapper(struct pt_regs *ctx)
 	return 0;
 }
 
+/* A call whose pointer its entry does not see: is it seen where the call ends? */
+static __always_inline void track(struct pt_regs *ctx, __u64 cookie, struct sonde_alloc_row *row)
+{
+	SITES(if (row && (!(cookie & SONDE_ALLOC_COOKIE_TRACKED) ||
+			  !site_awaits(frame(ctx, cookie)))) add(&row->unseen, 1));
+}
+
 /* Does the hit belong to a function of the set that the thread is in? */
 static __always_inline bool is_inner(__u64 sp)
 {
@@ -486,8 +493,23 @@ int alloc_take(struct pt_regs *ctx)
 	row = row_of(target, op);
 	if (row)
 		add(bytes ? &row->chunk_in : &row->failed, bytes ?: 1);
+	track(ctx, cookie, row);
 	return 0;
 }
+
+/*
+ * A `ret` at which operator new gives its pointer. It may end calls of other functions too, and a
+ * call of operator new that throws never comes here: what an entry left tells whose this one is.
+ */
+#ifdef SONDE_ALLOC_SITES
+SEC("?uprobe")
+int alloc_ret(struct pt_regs *ctx)
+{
+	site_returned(SONDE_ALLOC_COOKIE_TARGET(bpf_get_attach_cookie(ctx)), PT_REGS_SP(ctx),
+		      PT_REGS_RC(ctx));
+	return 0;
+}
+#endif
 
 /* Memory given back to such an allocator: a sized delete says what it gives, by the same rounding.
  */
@@ -526,7 +548,10 @@ int alloc_count(struct pt_regs *ctx)
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie);
 
-	if (ours())
-		count_call(ctx, cookie, op, requested(ctx, op));
+	if (!ours())
+		return 0;
+	count_call(ctx, cookie, op, requested(ctx, op));
+	if (!gives_back(op))
+		track(ctx, cookie, row_of(SONDE_ALLOC_COOKIE_TARGET(cookie), op));
 	return 0;
 }

@@ -2,6 +2,7 @@
 /*
  * Layer 2: call stacks of user space by unwind tables, for lenses that ask "who called this". A
  * lens includes this file, whose maps user space fills (user/lens/stacks.c), and calls stack_of().
+ * Before, it defines STACK_LENS, its number: stacks of two lenses are two, even where they are equal.
  *
  * The invariant: a frame is only ever had by a rule that holds at its very address; where there is
  * none the stack ends and says why. Equal stacks share one element of a bounded map; what finds it
@@ -250,13 +251,16 @@ static __always_inline __u64 stack_mix(__u64 h, __u64 v)
 static long stack_step(__u32 i, struct stack_walk **ref)
 {
 	struct stack_walk *w = *ref;
+	__u64 pc;
 	__u32 end;
 
 	if (i >= SONDE_STACK_FRAMES)
 		return 1;
-	w->value.pcs[i] = w->ip;
+	/* As return addresses are: behind the byte that says which function and line it is. */
+	pc = w->ip + w->exact;
+	w->value.pcs[i] = pc;
 	w->value.n = i + 1;
-	w->hash = stack_mix(w->hash, w->ip);
+	w->hash = stack_mix(w->hash, pc);
 	end = stack_to_caller(w);
 	if (end == SONDE_STACK_END__MAX)
 		return 0;
@@ -307,7 +311,7 @@ static __noinline int stack_take(struct stack_walk *w, __u64 ra_at)
 	w->value.n = 0;
 	w->value.end = SONDE_STACK_CUT;
 	w->value.target = target;
-	w->hash = target;
+	w->hash = (__u64)STACK_LENS << 32 | target;
 	if (!ra_at || stack_begin(w, ra_at))
 		bpf_loop(SONDE_STACK_FRAMES, stack_step, &ref, 0);
 	else
@@ -333,7 +337,7 @@ static __always_inline struct sonde_stack_value *stack_of(struct pt_regs *regs, 
 	struct sonde_stack_value *v;
 	struct stack_walk *w;
 
-	*key = SONDE_STACK_LOST_KEY(target);
+	*key = SONDE_STACK_LOST_KEY(STACK_LENS, target);
 	w = bpf_task_storage_get(&stack_walks, bpf_get_current_task_btf(), 0,
 				 BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!w)

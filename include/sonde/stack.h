@@ -94,17 +94,18 @@ enum sonde_stack_end {
 		SONDE_STACK_END__MAX
 };
 
-/* A stack and what was counted for it. The key is a hash of target, end and addresses, never 0;
- * LOST's key is the target's number + 1, which no hash is (its top bit is set). */
+/* A stack and what was counted for it. The key is a hash of lens, target, end and addresses, never
+ * 0; LOST's key is of lens and target, and no hash is one (its top bit is set). */
 struct sonde_stack_value {
-	sonde_u64 calls, bytes;
+	sonde_u64 calls, bytes;		  /* of page faults: faults and their ns                  */
 	sonde_u64 live_calls, live_bytes; /* of the blocks in the sample                          */
 	sonde_u64 live_squares;		  /* sum of (bytes / 16)^2, for the error of the sample   */
 	sonde_u32 target, end, n, pad;
-	sonde_u64 pcs[SONDE_STACK_FRAMES]; /* innermost first: return addresses */
+	/* Innermost first: return addresses; of where a thread was interrupted one more than that. */
+	sonde_u64 pcs[SONDE_STACK_FRAMES];
 };
-#define SONDE_STACK_LOST_KEY(target) ((sonde_u64)(target) + 1)
-#define SONDE_STACK_HASHED	     (1ull << 63)
+#define SONDE_STACK_LOST_KEY(lens, target) ((sonde_u64)(lens) << 32 | ((target) + 1))
+#define SONDE_STACK_HASHED		   (1ull << 63)
 
 /* Live blocks, by address and target. */
 struct sonde_live_block {

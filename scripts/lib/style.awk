@@ -32,7 +32,7 @@ BEGIN {
 	layer["base"] = 0
 	layer["filter"] = layer["series"] = layer["block"] = layer["tls"] = 1
 	layer["span"] = layer["stack"] = layer["faultclass"] = layer["threads"] = 2
-	layer["emit"] = layer["sites"] = 3
+	layer["emit"] = layer["sites"] = layer["faultstack"] = layer["faultby"] = 3
 	layer["conn"] = 4
 	layer["syscall"] = 5
 

@@ -133,7 +133,8 @@ private_pids() { unshare --pid --fork --mount-proc true 2>/dev/null; }
 
 @test "in a pid namespace of its own sonde attaches nothing: 5" {
 	private_pids || skip "no pid namespaces"
-	in_shell 'sleep 30 & set -- "${@//PID/$!}"' unshare --pid --fork --kill-child --mount-proc
+	in_shell 'sleep 30 & until [ "$(cat /proc/$!/comm)" = sleep ]; do kill -0 $!; done
+		set -- "${@//PID/$!}"' unshare --pid --fork --kill-child --mount-proc
 	refuses 5 "pid namespace.*--pid=host" stat -p PID -d 300ms
 	refuses 5 "pid namespace.*--pid=host" stat -p PID --lens rss --passive -d 300ms
 	refuses 5 "pid namespace" record -p PID -o "$BATS_TEST_TMPDIR/x.sonde" -d 300ms

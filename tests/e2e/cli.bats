@@ -113,6 +113,8 @@ refused() { # CODE PATTERN ARG...
 	refused 2 'leave out -p' stat -p 1 -- true
 	refused 2 'nothing follows --' stat --
 	refused 2 'records nothing' record -p 1 -o x -d 0
+	refused 2 'leaves no time' stat -p 1 -d 0 --lens fault
+	refused 2 'leaves no time' stat -p 1 -d 0 --lens query,fault,stall
 }
 
 @test "exact mode needs an end, and a yes that somebody can give" {

@@ -117,3 +117,21 @@ pprof_sum() { # TYPE
 		WHERE functions NOT LIKE '%;start_thread;%clone%' AND functions NOT LIKE '%;_start'
 		AND functions NOT LIKE '%libc.so%' AND functions NOT LIKE '%searchd+%'")" "odd beginnings"
 }
+
+@test "a real searchd: page faults by stack, all counted and nearly all whole" {
+	local rec=$BATS_TEST_TMPDIR/f.sonde whole all
+	searchd_up docs=20000
+	record_begin "$rec" --lens fault --fault-by stack
+	load_begin --sphinxql "$SEARCHD_SQL" --connections 3 --queries 300
+	load_go
+	load_finish
+	sonde_finish
+	searchd_down
+	all=$(sqlite3 -readonly "$rec" "SELECT sum(calls) FROM call_site WHERE lens = 'fault'")
+	equal "$(sqlite3 -readonly "$rec" "SELECT CAST(sum(v) AS INTEGER) FROM (SELECT max(value) AS v
+			FROM metric WHERE name = 'fault.count' GROUP BY label, target)")" "$all" "faults"
+	# Not whole are those in the dynamic linker's resolver, whose rule is an expression, and in [vdso].
+	whole=$(sqlite3 -readonly "$rec" "SELECT sum(calls) FROM call_site WHERE lens = 'fault'
+		AND stack_end = 'complete'")
+	[ "$all" -gt 300 ] && [ "$whole" -ge $((all * 98 / 100)) ]
+}

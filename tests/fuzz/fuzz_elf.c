@@ -91,6 +91,7 @@ int main(int argc, char **argv)
 	for (unsigned long i = 0; i < n; i++) {
 		struct sonde_module m = {.path = path, .open_path = path};
 		struct sonde_alloc_site *sites;
+		struct sonde_alloc_return *returns;
 		struct sonde_elf *elf;
 		size_t len = seed_len, n_sites;
 
@@ -102,8 +103,11 @@ int main(int argc, char **argv)
 			continue;
 		use(elf);
 		sonde_elf_free(&elf);
-		if (!sonde_allocator_sites(sonde_allocators[1], &m, false, &sites, &n_sites))
+		if (!sonde_allocator_sites(sonde_allocators[1], &m, false, &sites, &n_sites)) {
+			if (!sonde_allocator_returns(&m, sites, n_sites, &returns, &n_sites))
+				free(returns);
 			free(sites);
+		}
 	}
 	free(seed);
 	free(copy);

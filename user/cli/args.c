@@ -131,8 +131,8 @@ static int parse_fault_by(const char *value, void *member, struct sonde_str *why
 			i++;
 		if (i == SONDE_ARRAY_SIZE(names)) {
 			sonde_str_addf(why,
-				       "faults are not told by '%.*s', but by thread, mapping "
-				       "and site",
+				       "faults are not told by '%.*s', but by thread, mapping, "
+				       "site and stack",
 				       (int)len, p);
 			return -EINVAL;
 		}

@@ -30,7 +30,7 @@ static int check_format(const char *name)
 static int export_to(const struct sonde_args *args, struct sonde_reader *r,
 		     const struct sonde_reader_filter *filter, FILE *out)
 {
-	struct sonde_export_opts opts = {.series = args->series};
+	struct sonde_export_opts opts = {.series = args->series, .lens_mask = args->lens_mask};
 	struct sonde_export *x = NULL;
 	int err = sonde_export_open(&x, args->to, &opts, out), closed;
 
@@ -41,6 +41,24 @@ static int export_to(const struct sonde_args *args, struct sonde_reader *r,
 	return err ? err : closed;
 }
 
+/* --lens says whose call stacks: there are two kinds, and few formats have any. */
+static int check_lens(const struct sonde_args *args)
+{
+	const uint32_t stacks = 1u << SONDE_LENS_ALLOC | 1u << SONDE_LENS_FAULT;
+	const struct sonde_exporter *e = sonde_exporter_find(args->to);
+
+	if (!args->lens_mask)
+		return 0;
+	if (e->takes != SONDE_TAKES_STACK)
+		return sonde_err(EINVAL,
+				 "--lens says whose call stacks are exported, and %s is not "
+				 "about call stacks alone; leave it out",
+				 e->name);
+	if (args->lens_mask & ~stacks)
+		return sonde_err(EINVAL, "--lens: there are call stacks of alloc and of fault");
+	return 0;
+}
+
 static int run_export(const struct sonde_args *args)
 {
 	struct sonde_reader_filter filter;
@@ -48,6 +66,8 @@ static int run_export(const struct sonde_args *args)
 	int err = check_format(args->to);
 	FILE *out = NULL;
 
+	if (!err)
+		err = check_lens(args);
 	if (!err)
 		err = sonde_read_open(args, &r, &filter);
 	if (!err)
@@ -71,16 +91,18 @@ const struct sonde_command sonde_command_export = {
 	.name = "export",
 	.summary = "a recording's query traces and figures in other tools' formats",
 	.synopsis = "FILE",
-	.valid = SONDE_OPTS_COMMON | SONDE_O(TO) | SONDE_O(SERIES) | SONDE_O(SLOWEST) |
-		 SONDE_O(SINCE) | SONDE_O(UNTIL) | SONDE_O(OUTPUT) | SONDE_O(OVERWRITE),
+	.valid = SONDE_OPTS_COMMON | SONDE_O(TO) | SONDE_O(SERIES) | SONDE_O(LENS) |
+		 SONDE_O(SLOWEST) | SONDE_O(SINCE) | SONDE_O(UNTIL) | SONDE_O(OUTPUT) |
+		 SONDE_O(OVERWRITE),
 	.needs = {0, SONDE_O(TO)},
 	.min_words = 1,
 	.max_words = 1,
 	.about = "What a format cannot carry is said, never dropped silently.",
 	.examples = {{"sonde export day.sonde --to csv >queries.csv", "a row per query"},
 		     {"sonde export day.sonde --to csv --series -o rss.csv", "figures over time"},
-		     {"sonde export day.sonde --to jsonl --slowest 100",
-		      "the 100 slowest queries"}},
+		     {"sonde export day.sonde --to jsonl --slowest 100", "the 100 slowest queries"},
+		     {"sonde export day.sonde --to folded --lens fault",
+		      "page faults by call stack, for a flame graph"}},
 	.more = list_formats,
 	.run = run_export,
 };

@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "sonde/fault.h"
 
 #define INDENT 11 /* of the lenses' help */
 
@@ -56,14 +57,22 @@ static int check_alloc(const struct sonde_args *args)
 	return 0;
 }
 
-/* Call stacks come with the probes of exact mode. */
+/* Then --sites says how many of them are shown. */
+static bool fault_stacks(const struct sonde_args *args)
+{
+	return args->fault_by & 1u << SONDE_FAULT_BY_STACK;
+}
+
+/* The allocator's call stacks come with the probes of exact mode. */
 static int check_sites(const struct sonde_args *args)
 {
 	if (args->sites_sample && !args->sites)
 		return sonde_err(EINVAL, "--sites-sample is of --sites; give both");
-	if (args->sites && args->alloc_mode != SONDE_ALLOC_MODE_EXACT)
-		return sonde_err(EINVAL, "--sites needs the allocator's probes: add "
-					 "--alloc-mode exact -d TIME");
+	if (args->sites && args->alloc_mode != SONDE_ALLOC_MODE_EXACT && !fault_stacks(args))
+		return sonde_err(
+			EINVAL,
+			"--sites is about call stacks: add --alloc-mode exact -d TIME for the "
+			"allocator's, --fault-by stack for those of page faults");
 	return 0;
 }
 
@@ -106,7 +115,7 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 		.lens_mask = args->lens_mask,
 		.lens = {.passive = args->passive,
 			 .alloc_exact = args->alloc_mode == SONDE_ALLOC_MODE_EXACT,
-			 .sites = args->sites,
+			 .sites = args->sites && args->alloc_mode == SONDE_ALLOC_MODE_EXACT,
 			 .sites_sample = args->sites_sample,
 			 .alloc_counters = args->alloc_mode == SONDE_ALLOC_MODE_COUNTERS ||
 					   args->alloc_mode == SONDE_ALLOC_MODE_AUTO,

@@ -128,6 +128,38 @@ void sonde_export_take_stacks(struct sonde_export *x, struct sonde_stack_table *
 	x->visitor.stack_count = take_count;
 }
 
+static size_t rows_of(const struct sonde_stack_table *t, enum sonde_lens_id lens)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n; i++)
+		n += t->rows[i].counted && t->rows[i].last.lens == lens;
+	return n;
+}
+
+int sonde_export_groups(struct sonde_export *x, enum sonde_lens_id *lens,
+			struct sonde_site_group **out, size_t *n)
+{
+	const uint32_t mask = x->opts.lens_mask;
+	bool allocs = rows_of(x->stacks, SONDE_LENS_ALLOC);
+	bool faults = rows_of(x->stacks, SONDE_LENS_FAULT);
+
+	allocs &= !mask || mask & 1u << SONDE_LENS_ALLOC;
+	faults &= !mask || mask & 1u << SONDE_LENS_FAULT;
+	if (!allocs && !faults)
+		return sonde_err(ENODATA, "nothing was counted by call site here; record with "
+					  "--alloc-mode exact --sites -d TIME, or page faults with "
+					  "--fault-by stack");
+	if (allocs && faults)
+		sonde_warn(
+			"exported are the allocator's call stacks; --lens fault exports those of "
+			"page faults");
+	*lens = allocs ? SONDE_LENS_ALLOC : SONDE_LENS_FAULT;
+	if (sonde_site_groups(x->stacks, *lens, false, out, n))
+		return sonde_err(ENOMEM, "cannot export: out of memory");
+	return 0;
+}
+
 uint64_t sonde_export_utc(const struct sonde_export *x, uint64_t mono_ns)
 {
 	return sonde_clockpair_real(&x->clock, mono_ns);

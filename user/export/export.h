@@ -27,7 +27,8 @@ enum sonde_export_takes {
 };
 
 struct sonde_export_opts {
-	bool series; /* metrics over time instead of spans, where a format is either */
+	bool series;	    /* metrics over time instead of spans, where a format is either */
+	uint32_t lens_mask; /* whose call stacks; 0: the allocator's, or else page faults' */
 };
 
 struct sonde_export {
@@ -76,6 +77,11 @@ int sonde_export_put(struct sonde_export *x, struct sonde_str *line);
 struct sonde_stack_table;
 /* For exporters that write stacks when all is known: gather them in @t. */
 void sonde_export_take_stacks(struct sonde_export *x, struct sonde_stack_table *t);
+struct sonde_site_group;
+/* What was gathered, of one lens: *out as sonde_site_groups makes it, *lens whose it is. 0 or
+ * -errno (logged): -ENODATA where nothing was. */
+int sonde_export_groups(struct sonde_export *x, enum sonde_lens_id *lens,
+			struct sonde_site_group **out, size_t *n);
 /* UTC ns of a monotonic time. */
 uint64_t sonde_export_utc(const struct sonde_export *x, uint64_t mono_ns);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Folded stacks, as flame graph tools read them: outermost function first, joined by ';', a blank
- * and the bytes asked for. A stack that is not whole begins with where it ends in brackets, so that
- * it stands beside the whole ones and not among them.
+ * and the bytes asked for, or page faults. A stack that is not whole begins with where it ends in
+ * brackets, so that it stands beside the whole ones and not among them.
  */
 #include <errno.h>
 
@@ -31,7 +31,7 @@ static int add_frame(struct sonde_str *line, const struct sonde_frame *f)
 	return err ? err : add_name(line, sonde_frame_text(name, sizeof(name), f));
 }
 
-static int put_group(struct sonde_export *x, const struct sonde_site_group *g)
+static int put_group(struct sonde_export *x, const struct sonde_site_group *g, uint64_t weight)
 {
 	sonde_autostr struct sonde_str line = {0};
 	const struct sonde_stack_row *row = g->row;
@@ -43,7 +43,7 @@ static int put_group(struct sonde_export *x, const struct sonde_site_group *g)
 		err = sonde_str_addf(&line, "[%s]", sonde_stack_end_name(row->end));
 	for (size_t i = row->n; i > 0 && !err; i--)
 		err = add_frame(&line, &row->frames[i - 1]);
-	err = err ? err : sonde_str_addf(&line, " %llu\n", (unsigned long long)g->bytes);
+	err = err ? err : sonde_str_addf(&line, " %llu\n", (unsigned long long)weight);
 	return err ? sonde_err(ENOMEM, "cannot export: out of memory") : sonde_export_put(x, &line);
 }
 
@@ -64,13 +64,11 @@ static int folded_close(struct sonde_export *x)
 	struct sonde_stack_table *t = x->priv;
 	struct sonde_site_group *g = NULL;
 	size_t n = 0;
-	int err = sonde_site_groups(t, SONDE_LENS_ALLOC, false, &g, &n);
+	enum sonde_lens_id lens = SONDE_LENS_ALLOC;
+	int err = sonde_export_groups(x, &lens, &g, &n);
 
-	if (!err && !n)
-		err = sonde_err(ENODATA, "nothing was counted by call site here; record with "
-					 "--alloc-mode exact --sites -d TIME");
 	for (size_t i = 0; i < n && !err; i++)
-		err = put_group(x, &g[i]);
+		err = put_group(x, &g[i], lens == SONDE_LENS_FAULT ? g[i].calls : g[i].bytes);
 	sonde_site_groups_fini(g, n);
 	sonde_stack_table_fini(t);
 	free(t);
@@ -79,7 +77,8 @@ static int folded_close(struct sonde_export *x)
 
 const struct sonde_exporter sonde_export_folded = {
 	.name = "folded",
-	.summary = "call stacks with their bytes, a line each, as flame graph tools read them",
+	.summary = "call stacks with their bytes or page faults, a line each, as flame graph tools "
+		   "read them",
 	.suffix = ".folded",
 	.takes = SONDE_TAKES_STACK,
 	.open = folded_open,

@@ -243,8 +243,8 @@ static int on_stack_count(void *ctx, const struct sonde_stack_count *c)
 	set_text(&l, "lens", sonde_lens_id_name(c->lens));
 	set_text(&l, "stack", sonde_fmt_id(id, sizeof(id), c->stack));
 	set_count(&l, "target", c->target);
-	set_count(&l, "calls", c->calls);
-	set_count(&l, "bytes", c->bytes);
+	set_count(&l, c->lens == SONDE_LENS_FAULT ? "faults" : "calls", c->calls);
+	set_count(&l, c->lens == SONDE_LENS_FAULT ? "time_ns" : "bytes", c->bytes);
 	if (c->has_live) {
 		set_count(&l, "live_calls", c->live_calls);
 		set_count(&l, "live_bytes", c->live_bytes);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * A heap profile as `go tool pprof` reads it: alloc_objects and alloc_space, and where frees were
- * followed inuse_objects and inuse_space. Uncompressed, which pprof takes as well.
+ * followed inuse_objects and inuse_space; or page faults and their time. Uncompressed, which pprof
+ * takes as well.
  *
  * Addresses are those of the files; files are set apart by giving each a terabyte of its own, for
  * in a profile their mappings must not overlap. The names are in the profile, so pprof looks up
@@ -45,12 +46,12 @@ static int pprof_open(struct sonde_export *x)
 	return 0;
 }
 
-static int write_profile(struct sonde_export *x, const struct pprof *p,
+static int write_profile(struct sonde_export *x, const struct pprof *p, enum sonde_lens_id lens,
 			 const struct sonde_site_group *g, size_t n)
 {
 	sonde_autostr struct sonde_str bytes = {0};
 	struct sonde_profile *profile = NULL;
-	int err = sonde_profile_new(&profile, g, n);
+	int err = sonde_profile_new(&profile, lens, g, n);
 
 	if (!err)
 		sonde_profile_time(profile, p->first_ns ? sonde_export_utc(x, p->first_ns) : 0,
@@ -66,12 +67,10 @@ static int pprof_close(struct sonde_export *x)
 	struct pprof *p = x->priv;
 	struct sonde_site_group *g = NULL;
 	size_t n = 0;
-	int err = sonde_site_groups(&p->table, SONDE_LENS_ALLOC, false, &g, &n);
+	enum sonde_lens_id lens = SONDE_LENS_ALLOC;
+	int err = sonde_export_groups(x, &lens, &g, &n);
 
-	if (!err && !n)
-		err = sonde_err(ENODATA, "nothing was counted by call site here; record with "
-					 "--alloc-mode exact --sites -d TIME");
-	err = err ? err : write_profile(x, p, g, n);
+	err = err ? err : write_profile(x, p, lens, g, n);
 	sonde_site_groups_fini(g, n);
 	sonde_stack_table_fini(&p->table);
 	free(p);
@@ -81,7 +80,7 @@ static int pprof_close(struct sonde_export *x)
 const struct sonde_exporter sonde_export_pprof = {
 	.name = "pprof",
 	.summary = "call stacks as a heap profile for `go tool pprof`: alloc_space, alloc_objects, "
-		   "inuse_space, inuse_objects",
+		   "inuse_space, inuse_objects; or page faults: faults, fault_time",
 	.suffix = ".pb",
 	.takes = SONDE_TAKES_STACK,
 	.open = pprof_open,

@@ -271,12 +271,16 @@ static int add_sample(struct sonde_profile *p, const struct sonde_site_group *g)
 	return add_locations(p, g->row, s);
 }
 
-static int add_types(struct sonde_profile *p)
+static int add_types(struct sonde_profile *p, enum sonde_lens_id lens)
 {
-	static const char *const names[4][2] = {{"alloc_objects", "count"},
-						{"alloc_space", "bytes"},
-						{"inuse_objects", "count"},
-						{"inuse_space", "bytes"}};
+	static const char *const allocs[4][2] = {{"alloc_objects", "count"},
+						 {"alloc_space", "bytes"},
+						 {"inuse_objects", "count"},
+						 {"inuse_space", "bytes"}};
+	/* Of page faults nothing is live: there are two. */
+	static const char *const faults[4][2] = {
+		{"faults", "count"}, {"fault_time", "nanoseconds"}, {"", ""}, {"", ""}};
+	const char *const(*names)[2] = lens == SONDE_LENS_FAULT ? faults : allocs;
 
 	if (string(p, ""))
 		return -ENOMEM;
@@ -311,10 +315,11 @@ static void fill(struct sonde_profile *p)
 	m->default_sample_type = p->types[p->has_live ? 3 : 1].type;
 }
 
-int sonde_profile_new(struct sonde_profile **out, const struct sonde_site_group *g, size_t n)
+int sonde_profile_new(struct sonde_profile **out, enum sonde_lens_id lens,
+		      const struct sonde_site_group *g, size_t n)
 {
 	struct sonde_profile *p = calloc(1, sizeof(*p));
-	int err = p ? add_types(p) : -ENOMEM;
+	int err = p ? add_types(p, lens) : -ENOMEM;
 
 	for (size_t i = 0; i < n && !err; i++)
 		p->has_live |= g[i].has_live;

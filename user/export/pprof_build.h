@@ -8,8 +8,9 @@
 
 struct sonde_profile;
 
-/* Of @n sites, which must outlive it. 0 or -ENOMEM. */
-int sonde_profile_new(struct sonde_profile **out, const struct sonde_site_group *g, size_t n);
+/* Of @n sites of @lens, which must outlive it. 0 or -ENOMEM. */
+int sonde_profile_new(struct sonde_profile **out, enum sonde_lens_id lens,
+		      const struct sonde_site_group *g, size_t n);
 void sonde_profile_free(struct sonde_profile **p);
 /* When it begins (UTC, 0: not known) and how long it is. */
 void sonde_profile_time(struct sonde_profile *p, uint64_t begin_ns, uint64_t length_ns);

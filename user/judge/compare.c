@@ -284,6 +284,22 @@ static const struct {
 	{"p99", 0.99, true},
 };
 
+/*
+ * Of a histogram made from samples the count and the sum lag behind what was counted: where a lens
+ * keeps both as counters, the mean is theirs.
+ */
+static bool counted_mean(const struct sonde_arm *arm, const char *hist, const char *label,
+			 double *mean)
+{
+	double n, ns;
+
+	if (strcmp(hist, "fault.latency") || !counter(arm, "fault.count", label, &n) ||
+	    !counter(arm, "fault.time", label, &ns) || n <= 0)
+		return false;
+	*mean = ns / n;
+	return true;
+}
+
 static int add_hist(struct making *m, const struct sonde_hist_desc *d, const char *label)
 {
 	/* Of the many classes of faults the middle says less than the tail. */
@@ -306,6 +322,8 @@ static int add_hist(struct making *m, const struct sonde_hist_desc *d, const cha
 		for (int k = 0; k < 2; k++) {
 			row.has[k] = any[k];
 			row.absent[k] = any[k] ? NULL : "none were seen";
+			if (figures[f].q < 0 && counted_mean(m->arm[k], d->name, label, &row.v[k]))
+				continue;
 			row.v[k] = figures[f].q < 0
 					   ? sonde_hist_mean(&h[k])
 					   : (double)sonde_hist_quantile(&h[k], figures[f].q);

@@ -59,6 +59,8 @@ static const struct sonde_metric_desc metrics[] = {
 		   "age of the oldest part of alloc.allocated: above 0 it is an estimate"},
 	[M_HEAP] = {"alloc.heap", "bytes", SONDE_GAUGE,
 		    "address space that the allocator has from the system"},
+	[M_HEAP_MAPPED] = {"alloc.heap_mapped", "bytes", SONDE_GAUGE,
+			   "of it chunks that are mappings of their own, all of them live (glibc)"},
 	[M_FREE] = {"alloc.free", "bytes", SONDE_GAUGE, "of it free, by where it is kept"},
 	[M_UNMAPPED] = {"alloc.unmapped", "bytes", SONDE_GAUGE,
 			"of it given back to the system, address space kept"},
@@ -101,8 +103,7 @@ static const char *const op_names[SONDE_ALLOC__MAX] = {
 /* How an operation of a target is attached, for the account of hits. */
 struct op_link {
 	enum sonde_link_kind entry, ret; /* NONE: not attached */
-	enum sonde_insn_kind insn;
-	bool blind; /* the pointer that it gives is not seen */
+	enum sonde_insn_kind insn, ret_insn;
 };
 
 struct target_state {
@@ -197,6 +198,30 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 	return err ? sonde_err(err, "alloc: cannot size the counters: %s", strerror(-err)) : 0;
 }
 
+/*
+ * How the operation that a site counts is attached. Where two functions share a name, the plan's
+ * last is the busy one; but what is seen at its return is busier than what stands beside it.
+ */
+static void learn_site(struct op_link *op, const struct sonde_plan_item *item,
+		       const struct sonde_probe_site *site)
+{
+	bool rets = !strcmp(item->program, "alloc_ret");
+	bool returns_seen = op->entry == SONDE_LINK_UPROBE_SESSION || op->ret != SONDE_LINK_NONE;
+
+	if (returns_seen && (rets || !strcmp(item->program, "alloc_take")))
+		return;
+	if (rets) {
+		op->ret = item->kind;
+		op->ret_insn = site->site.kind;
+		return;
+	}
+	op->entry = item->kind;
+	op->insn = op->ret_insn = site->site.kind;
+	op->ret = !item->ret_program			 ? SONDE_LINK_NONE
+		  : item->kind == SONDE_LINK_UPROBE_PERF ? SONDE_LINK_URETPROBE_PERF
+							 : SONDE_LINK_URETPROBE_MULTI;
+}
+
 /* Which operations of which target are attached, and how, as the plan says. */
 static void learn_plan(struct sonde_lens_ctx *ctx)
 {
@@ -210,20 +235,11 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 		for (size_t j = 0; j < item->hook->n_sites; j++) {
 			const struct sonde_probe_site *site = &item->hook->sites[j];
 			ssize_t t = sonde_target_list_find(ctx->targets, site->pid);
-			struct op_link *op;
 
 			if (t < 0 || (uint32_t)t >= s->n_targets)
 				continue;
-			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
-			op->entry = item->kind;
-			op->insn = site->site.kind;
-			/* Where two functions share a name, the plan's last is the busy one. */
-			op->ret = !item->ret_program ? SONDE_LINK_NONE
-				  : item->kind == SONDE_LINK_UPROBE_PERF
-					  ? SONDE_LINK_URETPROBE_PERF
-					  : SONDE_LINK_URETPROBE_MULTI;
-			op->blind = !strcmp(item->program, "alloc_take") ||
-				    !strcmp(item->program, "alloc_count");
+			learn_site(&s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)], item,
+				   site);
 			s->targets[t].attached = true;
 			s->targets[t].blind |=
 				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
@@ -293,9 +309,11 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	if (!err && wants_sites(ctx))
 		err = sonde_alloc_sites_new(&s->sites, ctx, s->n_targets);
 	err = err ? err : sonde_alloc_domains_fill(ctx);
-	if (!err)
-		learn_plan(ctx);
-	return err;
+	if (err)
+		return err;
+	learn_plan(ctx);
+	sonde_alloc_base_prepare(ctx);
+	return 0;
 }
 
 static int alloc_start(struct sonde_lens_ctx *ctx)
@@ -430,7 +448,7 @@ static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint6
 static bool follows_blocks(const struct alloc_state *s, uint32_t target)
 {
 	for (uint32_t op = 1; op < SONDE_ALLOC__MAX; op++)
-		if (s->targets[target].ops[op].blind && sum_row(s, target, op).calls)
+		if (sum_row(s, target, op).unseen)
 			return false;
 	return true;
 }
@@ -454,6 +472,16 @@ static int alloc_finish(struct sonde_lens_ctx *ctx)
 	return 0;
 }
 
+static int push_whole(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
+
+	if (!s->rows || ctx->rehearsal || !s->targets[0].attached || ctx->targets->t[0].gone)
+		return 0;
+	return sonde_alloc_push_whole(ctx, &v, &s->base, s->targets[0].blind, ts_ns);
+}
+
 static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
 	struct alloc_state *s = ctx->priv;
@@ -468,7 +496,7 @@ static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 			err = push_why_not(ctx, t, ts_ns);
 	}
 	s->prev_ns = ts_ns;
-	return err;
+	return err ? err : push_whole(ctx, ts_ns);
 }
 
 static size_t add_hits(struct sonde_lens_hits *out, size_t n, size_t max, enum sonde_link_kind kind,
@@ -499,7 +527,7 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 			struct sonde_alloc_row row = sum_row(s, t, op);
 
 			n = add_hits(out, n, max, l->entry, l->insn, row.calls + row.inner);
-			n = add_hits(out, n, max, l->ret, l->insn, row.calls + row.inner);
+			n = add_hits(out, n, max, l->ret, l->ret_insn, row.calls + row.inner);
 		}
 	}
 	return n;

@@ -28,6 +28,7 @@ static const struct {
 	const char *label;
 } gauges[] = {
 	{SONDE_HEAP_SYSTEM, M_HEAP, ""},
+	{SONDE_HEAP_MMAPPED, M_HEAP_MAPPED, ""},
 	{SONDE_HEAP_FREE_PAGES, M_FREE, "pages"},
 	{SONDE_HEAP_FREE_CENTRAL, M_FREE, "lists"},
 	{SONDE_HEAP_FREE_TRANSFER, M_FREE, "transfer"},

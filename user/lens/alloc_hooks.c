@@ -36,6 +36,7 @@ static const struct sonde_alternative free_alts[] = ENTRY_ALTS("alloc_free");
 static const struct sonde_alternative wrapper_alts[] = ENTRY_ALTS("alloc_wrapper");
 static const struct sonde_alternative take_alts[] = ENTRY_ALTS("alloc_take");
 static const struct sonde_alternative give_alts[] = ENTRY_ALTS("alloc_give");
+static const struct sonde_alternative ret_alts[] = ENTRY_ALTS("alloc_ret");
 static const struct sonde_alternative count_alts[] = ENTRY_ALTS("alloc_count");
 static const struct sonde_alternative return_alts[] = {
 	{.kind = SONDE_LINK_UPROBE_SESSION,
@@ -52,7 +53,7 @@ static const struct sonde_alternative return_alts[] = {
 };
 
 /* The hooks of one target, in the order of this table. */
-enum group { G_RETURN, G_FREE, G_WRAPPER, G_TAKE, G_GIVE, G_COUNT, G__MAX };
+enum group { G_RETURN, G_FREE, G_WRAPPER, G_TAKE, G_RET, G_GIVE, G_COUNT, G__MAX };
 
 static const struct sonde_hook group_hooks[G__MAX] = {
 	[G_RETURN] = {.name = "alloc.return",
@@ -74,6 +75,11 @@ static const struct sonde_hook group_hooks[G__MAX] = {
 		    .alts = take_alts,
 		    .n_alts = SONDE_ARRAY_SIZE(take_alts),
 		    .purpose = "memory asked for, which its size class tells"},
+	[G_RET] = {.name = "alloc.ret",
+		   .required = true,
+		   .alts = ret_alts,
+		   .n_alts = SONDE_ARRAY_SIZE(ret_alts),
+		   .purpose = "the pointers that operator new gives, at its own ret instructions"},
 	[G_GIVE] = {.name = "alloc.give",
 		    .required = true,
 		    .alts = give_alts,
@@ -223,6 +229,28 @@ static enum group group_of(const struct process *proc, const struct rule *rule,
 	return sonde_alloc_wants_return(e, proc->returns) ? G_RETURN : G_TAKE;
 }
 
+/* Where what is not seen at its return gives its pointers; marks the sites that are complete. */
+static int add_rets(struct site_array *a, const struct process *proc, const struct sonde_module *m,
+		    const struct rule *rule, struct sonde_alloc_site *sites, size_t n_sites)
+{
+	sonde_autofree struct sonde_alloc_return *rets = NULL;
+	size_t n = 0;
+	int err = sonde_allocator_returns(m, sites, n_sites, &rets, &n);
+
+	for (size_t i = 0; !err && i < n; i++) {
+		struct sonde_site at = {.function = rets[i].offset,
+					.offset = rets[i].offset,
+					.kind = SONDE_INSN_STEPPED,
+					.insn = "ret"};
+		char shown[sizeof(rets[i].of->symbol) + 8];
+
+		snprintf(shown, sizeof(shown), "ret of %s", rets[i].of->symbol);
+		err = site_add(a, m, shown, &at, cookie_of(proc, rets[i].of->entry, &at, rule),
+			       proc, false);
+	}
+	return err;
+}
+
 /* The allocator's own functions, as its descriptor lists them. */
 static int add_own(struct site_array groups[G__MAX], const struct process *proc,
 		   const struct sonde_allocator *a, const struct sonde_module *m,
@@ -234,12 +262,16 @@ static int add_own(struct site_array groups[G__MAX], const struct process *proc,
 	int err = sonde_allocator_sites(a, m, unknown ? SONDE_RETURNS_NONE : proc->returns, &sites,
 					&n);
 
+	if (!err && !unknown && proc->returns == SONDE_RETURNS_ALL)
+		err = add_rets(&groups[G_RET], proc, m, rule, sites, n);
 	for (size_t i = 0; !err && i < n; i++) {
 		const struct sonde_alloc_entry *e = sites[i].entry;
 		enum group g = group_of(proc, rule, e);
+		uint64_t tracked = sites[i].tracked ? SONDE_ALLOC_COOKIE_TRACKED : 0;
 
 		err = site_add(&groups[g], m, sites[i].symbol, &sites[i].site,
-			       cookie_of(proc, e, &sites[i].site, rule), proc, g == G_RETURN);
+			       cookie_of(proc, e, &sites[i].site, rule) | tracked, proc,
+			       g == G_RETURN);
 	}
 	return err;
 }

@@ -16,6 +16,7 @@ enum sonde_alloc_metric {
 	M_AT_MOST,
 	M_AGE,
 	M_HEAP,
+	M_HEAP_MAPPED,
 	M_FREE,
 	M_UNMAPPED,
 	M_METADATA,

@@ -23,8 +23,19 @@
 #include "lens/fault_read.h"
 
 #include "fault.skel.h"
+#include "fault_stacks.skel.h"
 
-enum { M_COUNT, M_TIME, M_ERROR, M_STALLED, M_RECLAIM, M_COMPACTION, M_EXCEPTION, M_BY };
+enum {
+	M_COUNT,
+	M_TIME,
+	M_ERROR,
+	M_STALLED,
+	M_RECLAIM,
+	M_COMPACTION,
+	M_EXCEPTION,
+	M_BY,
+	M_STACKS = M_BY + 6
+};
 
 #define BY(name, what)                                                                             \
 	{"fault." name "_count", "count", SONDE_COUNTER, "page faults by " what},                  \
@@ -50,6 +61,8 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_BY] = BY("thread", "thread"),
 	BY("mapping", "mapping of the address"),
 	BY("site", "instruction"),
+	[M_STACKS] = {"fault.stacks", "count", SONDE_COUNTER,
+		      "page faults by where their call stack ends (--fault-by stack)"},
 };
 
 static const struct sonde_hist_desc hists[] = {
@@ -79,6 +92,7 @@ static void series_label(char *buf, size_t size, unsigned series)
 struct row {
 	struct fault_time times[SONDE_FAULT_SERIES];
 	double pushed_ns[SONDE_FAULT_SERIES]; /* of them, already in pushed histograms */
+	uint64_t pushed_n[SONDE_FAULT_SERIES];
 };
 
 struct fault_state {
@@ -89,7 +103,8 @@ struct fault_state {
 	struct sonde_fault_sum *percpu;		/* n_cpus */
 	struct sonde_fault_entries now, before; /* the histogram map at this tick and at the last */
 	struct sonde_hist delta;
-	struct fault_by *by; /* NULL: not asked for */
+	struct fault_by *by;	     /* NULL: not asked for */
+	struct fault_stacks *stacks; /* NULL: not asked for */
 	uint64_t last_ns;
 	double exception_ns; /* 0: not known */
 	const char *no_exception;
@@ -97,9 +112,10 @@ struct fault_state {
 	bool told_lost; /* of children without a target */
 };
 
-static const void *fault_elf(size_t *size)
+static const void *fault_elf(const struct sonde_lens_ctx *ctx, size_t *size)
 {
-	return fault_bpf__elf_bytes(size);
+	return fault_stacks_asked(ctx) ? fault_stacks_bpf__elf_bytes(size)
+				       : fault_bpf__elf_bytes(size);
 }
 
 /* Did the plan get the end of faults? Otherwise only beginnings are counted. */
@@ -122,6 +138,7 @@ static void fault_fini(struct sonde_lens_ctx *ctx)
 	free(st->percpu);
 	sonde_hist_fini(&st->delta);
 	fault_by_free(&st->by);
+	fault_stacks_free(&st->stacks, ctx);
 	free(st);
 	ctx->priv = NULL;
 }
@@ -145,6 +162,7 @@ static int grow_rows(struct fault_state *st, const struct sonde_target_list *tar
 /* Slots of targets that went stay: they only cost. */
 static int fault_retarget(struct sonde_lens_ctx *ctx)
 {
+	const struct fault_state *st = ctx->priv;
 	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "fault_filter");
 	const uint32_t yes = 1;
 
@@ -155,7 +173,17 @@ static int fault_retarget(struct sonde_lens_ctx *ctx)
 			return sonde_err(errno, "fault: cannot set the filter: %s",
 					 strerror(errno));
 	}
-	return 0;
+	return st && st->stacks ? fault_stacks_retarget(st->stacks, ctx) : 0;
+}
+
+/* What of ctx->opts->fault_by is series of its own, and what is call stacks. */
+static int by_new(struct fault_state *st, const struct sonde_lens_ctx *ctx)
+{
+	int err = 0;
+
+	if (ctx->opts->fault_by & ~(1u << SONDE_FAULT_BY_STACK))
+		err = fault_by_new(&st->by, ctx);
+	return err || !fault_stacks_asked(ctx) ? err : fault_stacks_new(&st->stacks, ctx);
 }
 
 static int fault_init(struct sonde_lens_ctx *ctx)
@@ -180,7 +208,7 @@ static int fault_init(struct sonde_lens_ctx *ctx)
 		err = sonde_err(ENOMEM, "fault: no memory for the lens");
 		goto fail;
 	}
-	err = ctx->opts->fault_by && st->sized ? fault_by_new(&st->by, ctx) : 0;
+	err = st->sized ? by_new(st, ctx) : 0;
 	if (!err)
 		err = fault_retarget(ctx);
 	if (!err)
@@ -256,21 +284,9 @@ static bool same_series(const struct sonde_fault_key *a, const struct sonde_faul
 	return a->tgid == b->tgid && a->series == b->series;
 }
 
-/* Push what was added to the series of entries [from, to) since the last tick. */
-static int push_hist(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t from, size_t to,
-		     size_t *was)
+/* What the entries [from, to) of one series gained since the last tick, into st->delta. */
+static void read_delta(struct fault_state *st, size_t from, size_t to, size_t *was)
 {
-	struct fault_state *st = ctx->priv;
-	const struct sonde_fault_key *key = &st->now.e[from].key;
-	ssize_t target = index_of(ctx->targets, st->n_rows, key->tgid);
-	struct sonde_histrow out = {.desc = &hists[0],
-				    .hist = &st->delta,
-				    .from_ns = st->last_ns,
-				    .to_ns = ts_ns,
-				    .target = (uint32_t)target};
-	char label[32];
-	struct row *row;
-
 	sonde_hist_reset(&st->delta);
 	for (size_t i = from; i < to; i++) {
 		uint64_t old = 0;
@@ -284,11 +300,39 @@ static int push_hist(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t from, si
 		sonde_hist_add_bucket(&st->delta, st->now.e[i].key.bucket,
 				      st->now.e[i].count - old);
 	}
+}
+
+/* The histogram gets the faults and the time that are not in one yet. */
+static void complete_delta(struct row *row, unsigned series, bool full, struct sonde_hist *delta)
+{
+	const struct fault_time *t = &row->times[series];
+	uint64_t n =
+		t->sum.count > row->pushed_n[series] ? t->sum.count - row->pushed_n[series] : 0;
+
+	if (!full && fault_hist_fit(delta->buckets, SONDE_HIST_BUCKETS, SONDE_FAULT_EVERY, n))
+		delta->count = n;
+	delta->sum = t->ns - row->pushed_ns[series];
+	row->pushed_ns[series] = t->ns;
+	row->pushed_n[series] += delta->count;
+}
+
+static int push_hist(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t from, size_t to,
+		     size_t *was)
+{
+	struct fault_state *st = ctx->priv;
+	const struct sonde_fault_key *key = &st->now.e[from].key;
+	ssize_t target = index_of(ctx->targets, st->n_rows, key->tgid);
+	struct sonde_histrow out = {.desc = &hists[0],
+				    .hist = &st->delta,
+				    .from_ns = st->last_ns,
+				    .to_ns = ts_ns,
+				    .target = (uint32_t)target};
+	char label[32];
+
+	read_delta(st, from, to, was);
 	if (target < 0 || key->series >= SONDE_FAULT_SERIES || !st->delta.count)
 		return 0;
-	row = &st->rows[target];
-	st->delta.sum = row->times[key->series].ns - row->pushed_ns[key->series];
-	row->pushed_ns[key->series] = row->times[key->series].ns;
+	complete_delta(&st->rows[target], key->series, ctx->opts->fault_full, &st->delta);
 	series_label(label, sizeof(label), key->series);
 	out.label = label;
 	return sonde_visit(ctx->out, hist, &out);
@@ -430,10 +474,21 @@ static int fault_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 		err = push_exception(ctx, ts_ns);
 	if (!err && st->by)
 		err = fault_by_tick(st->by, ctx, M_BY, ts_ns);
+	if (!err && st->stacks)
+		err = fault_stacks_tick(st->stacks, ctx, M_STACKS, ts_ns);
 	if (!err)
 		err = forget_gone(ctx);
 	st->last_ns = ts_ns;
 	return err;
+}
+
+static int fault_finish(struct sonde_lens_ctx *ctx)
+{
+	struct fault_state *st = ctx->priv;
+
+	if (st && st->stacks)
+		fault_stacks_finish(st->stacks);
+	return 0;
 }
 
 static size_t fault_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, size_t max)
@@ -471,12 +526,13 @@ static int fault_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 		.every = ctx->opts->fault_full ? 1 : SONDE_FAULT_EVERY,
 		.by = ctx->opts->fault_by,
 		.cast = has_cast(ctx->plan),
+		.targets = fault_stacks_room(ctx),
 	};
 
 	if (!map || !by || bpf_map__set_initial_value(map, &c, sizeof(c)) ||
-	    (!c.by && bpf_map__set_max_entries(by, 1)))
+	    (!(c.by & ~(1u << SONDE_FAULT_BY_STACK)) && bpf_map__set_max_entries(by, 1)))
 		return sonde_err(EINVAL, "fault: the BPF object lacks its settings; rebuild sonde");
-	return 0;
+	return fault_stacks_asked(ctx) ? fault_stacks_configure(ctx, obj) : 0;
 }
 
 const struct sonde_lens sonde_lens_fault = {
@@ -492,13 +548,14 @@ const struct sonde_lens sonde_lens_fault = {
 	.n_metrics = SONDE_ARRAY_SIZE(metrics),
 	.hists = hists,
 	.n_hists = SONDE_ARRAY_SIZE(hists),
-	.elf = fault_elf,
+	.elf_for = fault_elf,
 	.hooks = sonde_fault_hooks,
 	.configure = fault_configure,
 	.init = fault_init,
 	.start = fault_start,
 	.retarget = fault_retarget,
 	.tick = fault_tick,
+	.finish = fault_finish,
 	.hits = fault_hits,
 	.fini = fault_fini,
 };

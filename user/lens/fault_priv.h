@@ -27,6 +27,13 @@ struct fault_time {
 /* Take in a newer reading of the same series. */
 void fault_time_update(struct fault_time *t, const struct sonde_fault_sum *now);
 
+/*
+ * Make a sampled series's buckets (what was added since they were last pushed) add up to @count, the
+ * faults since then: a sample stands for as many as there were, which is about @every. False: no
+ * sample is there to stand for them; wait for one.
+ */
+bool fault_hist_fit(uint64_t *buckets, size_t n, uint32_t every, uint64_t count);
+
 /* ---- fault_exception.c ---- */
 
 /* ns a fault that its latency leaves out; everything must be attached. 0 or -errno. */
@@ -40,5 +47,26 @@ int fault_by_new(struct fault_by **out, const struct sonde_lens_ctx *ctx);
 void fault_by_free(struct fault_by **by);
 /* Read and push them as the metrics @first (count, time) of THREAD, + 2 of MAPPING, + 4 of SITE. */
 int fault_by_tick(struct fault_by *by, struct sonde_lens_ctx *ctx, size_t first, uint64_t ts_ns);
+
+/* ---- fault_stacks.c ---- */
+
+struct fault_stacks;
+/* Are faults to be counted by call stack? Then the object is another one. */
+bool fault_stacks_asked(const struct sonde_lens_ctx *ctx);
+/* Of how many targets call stacks can be had. */
+uint32_t fault_stacks_room(const struct sonde_lens_ctx *ctx);
+/* Before load: size the maps. 0 or -errno (logged). */
+int fault_stacks_configure(const struct sonde_lens_ctx *ctx, struct bpf_object *obj);
+/* After load. 0 or -errno (logged). */
+int fault_stacks_new(struct fault_stacks **out, const struct sonde_lens_ctx *ctx);
+/* Read and push them, and as metric @metric how many ended how. 0 or -errno (logged). */
+int fault_stacks_tick(struct fault_stacks *st, const struct sonde_lens_ctx *ctx, size_t metric,
+		      uint64_t ts_ns);
+/* The targets changed: read what the new ones map. 0 or -errno (logged). */
+int fault_stacks_retarget(struct fault_stacks *st, const struct sonde_lens_ctx *ctx);
+/* The next tick is the last: it pushes everything. */
+void fault_stacks_finish(struct fault_stacks *st);
+/* Name what has no names yet, and free. */
+void fault_stacks_free(struct fault_stacks **st, const struct sonde_lens_ctx *ctx);
 
 #endif

@@ -71,7 +71,8 @@ int sonde_stacks_configure(struct bpf_object *obj, size_t n_targets)
 {
 	if (libbpf_probe_bpf_helper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_loop, NULL) == 0)
 		return sonde_err(EOPNOTSUPP,
-				 "call stacks need Linux 5.17 (bpf_loop); leave out --sites");
+				 "call stacks need Linux 5.17 (bpf_loop); leave out --sites and "
+				 "--fault-by stack");
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(sizes); i++) {
 		struct bpf_map *map = bpf_object__find_map_by_name(obj, sizes[i].name);
 		uint32_t n = sizes[i].fixed + sizes[i].each * (uint32_t)n_targets;
@@ -107,13 +108,13 @@ static void *map_view(struct bpf_object *obj, const char *name)
 }
 
 /* What finds the table of stacks full is counted here. */
-static int seed_lost(struct bpf_object *obj, uint32_t n_targets)
+static int seed_lost(const struct sonde_lens_ctx *ctx, uint32_t n_targets)
 {
-	int fd = bpf_object__find_map_fd_by_name(obj, "stacks"), err = 0;
+	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "stacks"), err = 0;
 
 	for (uint32_t t = 0; t < n_targets && !err; t++) {
 		struct sonde_stack_value v = {.target = t, .end = SONDE_STACK_LOST};
-		uint64_t key = SONDE_STACK_LOST_KEY(t);
+		uint64_t key = SONDE_STACK_LOST_KEY(ctx->lens->id, t);
 
 		err = bpf_map_update_elem(fd, &key, &v, BPF_ANY);
 	}
@@ -134,7 +135,7 @@ int sonde_stacks_new(struct sonde_stacks **out, const struct sonde_lens_ctx *ctx
 	s->cache = map_view(ctx->obj, "unwind_cache");
 	s->processes_fd = bpf_object__find_map_fd_by_name(ctx->obj, "unwind_processes");
 	err = s->processes && s->rows && s->maps && s->cache ? 0 : -EIO;
-	err = err ? err : seed_lost(ctx->obj, (uint32_t)n_targets);
+	err = err ? err : seed_lost(ctx, (uint32_t)n_targets);
 	err = err ? err : sonde_stacks_refresh(s, ctx);
 	if (err)
 		sonde_stacks_free(&s);
@@ -364,12 +365,12 @@ int sonde_stacks_refresh(struct sonde_stacks *s, const struct sonde_lens_ctx *ct
 
 struct sonde_code sonde_stacks_code(const struct sonde_stacks *s, uint32_t target, uint64_t pc)
 {
-	struct sonde_code code = {UINT32_MAX, pc};
+	struct sonde_code code = {UINT32_MAX, pc, false};
 	const struct process *p = target < s->n_targets ? &s->processes[target] : NULL;
 
 	for (size_t i = 0; p && i < p->n; i++)
 		if (pc >= p->m[i].map.start && pc < p->m[i].map.end)
-			return (struct sonde_code){p->m[i].module, pc - p->m[i].map.bias};
+			return (struct sonde_code){p->m[i].module, pc - p->m[i].map.bias, false};
 	return code;
 }
 
@@ -410,7 +411,7 @@ static int name_code(struct sonde_stacks *s, const struct sonde_code *code, stru
 	struct sonde_names *names = m ? names_of(m) : NULL;
 	const struct sonde_name *found = NULL;
 	size_t n = 0;
-	int err = names ? sonde_names_at(names, code->vaddr - 1, &found, &n) : 0;
+	int err = names ? sonde_names_at(names, code->vaddr - !code->exact, &found, &n) : 0;
 
 	if (!err && !n)
 		err = add_frame(to, NULL, m ? m->path : "", code->vaddr);

@@ -16,6 +16,7 @@ struct sonde_stacks;
 struct sonde_code {
 	uint32_t module; /* number, UINT32_MAX: in no file */
 	uint64_t vaddr;	 /* address of the file; in no file: of the process */
+	bool exact;	 /* of the instruction itself, not a return address behind its call */
 };
 
 /* Before load: size the maps for @n_targets. 0 or -errno (logged): -EOPNOTSUPP before 5.17. */

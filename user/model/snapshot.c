@@ -302,6 +302,6 @@ uint64_t sonde_snapshot_drops(const struct sonde_snapshot *s)
 
 	for (size_t l = 0; l < SONDE_LENS__MAX; l++)
 		for (size_t c = 0; c < SONDE_DROP__MAX; c++)
-			n += s->drops[l][c];
+			n += sonde_drop_loses((enum sonde_drop)c) ? s->drops[l][c] : 0;
 	return n;
 }

@@ -40,7 +40,7 @@ struct sonde_snapshot {
 	struct sonde_snap_note *notes;
 	size_t n_notes, cap_notes;
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX];
-	uint64_t prev_drops;	 /* sum of all, when the interval before was shown */
+	uint64_t prev_drops;	 /* what was lost, when the interval before was shown */
 	uint64_t spans;		 /* seen */
 	uint64_t first_tick_ns, last_tick_ns, prev_tick_ns, ticks;
 	struct sonde_visitor visitor; /* feed this */
@@ -67,7 +67,7 @@ double sonde_snapshot_delta(const struct sonde_snapshot *s, const char *name, bo
  * the last interval or the whole run. 0, or -ENOENT when it holds nothing. */
 int sonde_snapshot_hist_total(const struct sonde_snapshot *s, const char *name, const char *label,
 			      bool interval, struct sonde_hist *out);
-/* Sum of all drops. */
+/* Sum of what was lost: of the drops that make figures too low. */
 uint64_t sonde_snapshot_drops(const struct sonde_snapshot *s);
 
 #endif

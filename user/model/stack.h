@@ -37,8 +37,8 @@ struct sonde_stack_count {
 	enum sonde_lens_id lens;
 	uint64_t stack;
 	uint32_t target;
-	uint64_t calls, bytes;
-	bool has_live; /* blocks are followed from their allocation to their free */
+	uint64_t calls, bytes; /* of SONDE_LENS_FAULT: page faults, and their ns */
+	bool has_live;	       /* blocks are followed from their allocation to their free */
 	uint64_t live_calls, live_bytes; /* of what was allocated since attach */
 	uint64_t live_error; /* bytes: standard error of live_bytes, 0 where every block is followed
 			      */

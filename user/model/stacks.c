@@ -103,13 +103,13 @@ static int on_count(void *ctx, const struct sonde_stack_count *c)
 		return -ENOMEM;
 	row->last = *c;
 	row->counted = true;
+	if (!c->has_live)
+		return 0;
 	if (!t->n_times || t->times[t->n_times - 1] != c->ts_ns) {
 		if (SONDE_GROW(t->times, t->n_times, t->cap_times))
 			return -ENOMEM;
 		t->times[t->n_times++] = c->ts_ns;
 	}
-	if (!c->has_live)
-		return 0;
 	if (SONDE_GROW(row->points, row->n_points, row->cap_points))
 		return -ENOMEM;
 	row->points[row->n_points++] = (struct sonde_stack_point){(uint32_t)(t->n_times - 1),

@@ -39,7 +39,7 @@ struct sonde_stack_table {
 	size_t n, cap;
 	uint32_t *slots; /* row number + 1, open addressing */
 	size_t n_slots;
-	uint64_t *times; /* at which counts came, ascending */
+	uint64_t *times; /* at which something live was counted, ascending */
 	size_t n_times, cap_times;
 	struct sonde_visitor visitor; /* feed this */
 };

@@ -60,8 +60,9 @@ const char *sonde_lens_id_name(enum sonde_lens_id lens)
 
 static const struct {
 	const char *name, *help;
+	bool loses;
 } causes[] = {
-#define ROW(id, sym, name, help) [id] = {name, help},
+#define ROW(id, sym, name, loses, help) [id] = {name, help, loses},
 	SONDE_DROP_CAUSES(ROW)
 #undef ROW
 };
@@ -74,6 +75,11 @@ const char *sonde_drop_name(enum sonde_drop cause)
 const char *sonde_drop_help(enum sonde_drop cause)
 {
 	return (unsigned)cause < SONDE_ARRAY_SIZE(causes) ? causes[cause].help : "?";
+}
+
+bool sonde_drop_loses(enum sonde_drop cause)
+{
+	return (unsigned)cause >= SONDE_ARRAY_SIZE(causes) || causes[cause].loses;
 }
 
 static const struct {

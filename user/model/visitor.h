@@ -53,5 +53,7 @@ struct sonde_visitor sonde_fanout_visitor(struct sonde_fanout *f);
 const char *sonde_lens_id_name(enum sonde_lens_id lens);
 const char *sonde_drop_name(enum sonde_drop cause);
 const char *sonde_drop_help(enum sonde_drop cause);
+/* Are figures too low by these? An unknown cause counts as one that loses. */
+bool sonde_drop_loses(enum sonde_drop cause);
 
 #endif

@@ -65,6 +65,8 @@ struct sonde_replay {
 uint64_t sonde_replay_mono(const struct sonde_replay *v, int64_t utc);
 /* 0 (NULL) is no name, ""; an id without its row is a name that was lost, "?". */
 const char *sonde_replay_name(const struct sonde_replay *v, sqlite3_stmt *st, int col);
+/* Columns @from to @to hold numbers of things: none below 0. 0 or -EBADMSG (logged). */
+int sonde_replay_check_counts(const struct sonde_replay *v, sqlite3_stmt *st, int from, int to);
 /* A row of their cursors, see reader_visit.c. 0 or -errno. */
 int sonde_replay_stack(struct sonde_replay *v, sqlite3_stmt *st);
 int sonde_replay_stack_count(struct sonde_replay *v, sqlite3_stmt *st);

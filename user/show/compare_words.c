@@ -137,7 +137,7 @@ static bool is_fault(const char *name)
 static const char *label_words(const struct sonde_compare_row *row, char *buf, size_t size)
 {
 	if (is_fault(row->name) && *row->label)
-		return sonde_summary_fault_title(row->label, buf, size);
+		return sonde_fault_title(row->label, buf, size);
 	/* A cgroup's version is no part of what is compared. */
 	return sonde_str_starts(row->name, "rss.memcg_") ? "" : row->label;
 }

@@ -330,7 +330,7 @@ static void print_latency(FILE *out, const struct sonde_report *rep, uint64_t se
 		view.n_hists = traced ? rep->traced.n_hists : 0;
 		sonde_summary_queries(out, &view, covered_ns(rep));
 		if (!traced)
-			sonde_window_print(out, &rep->snap, "query.",
+			sonde_window_print(out, &rep->snap, "query.", NULL,
 					   hist_period(rep, period, sizeof(period)));
 		return;
 	}
@@ -344,9 +344,9 @@ static void print_faults(FILE *out, const struct sonde_report *rep)
 
 	if (hists_differ(rep))
 		view.n_hists = 0;
-	sonde_summary_faults(out, &view, covered_ns(rep));
+	sonde_summary_faults(out, &view, covered_ns(rep), rep->opts.all);
 	if (hists_differ(rep))
-		sonde_window_print(out, &rep->snap, "fault.",
+		sonde_window_print(out, &rep->snap, "fault.", sonde_fault_title,
 				   hist_period(rep, period, sizeof(period)));
 }
 

@@ -16,6 +16,8 @@
 #define B(v) sonde_fmt_bytes((char[32]){0}, 32, (double)(v))
 #define N(v) sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
 
+#define NS(v) sonde_fmt_ns((char[32]){0}, 32, (double)(v))
+
 #define CALLERS_SHOWN  12
 #define NAME_MAX_SHOWN 160
 
@@ -86,17 +88,23 @@ void sonde_sites_print_stack(FILE *out, const struct sonde_stack_row *row)
 		fprintf(out, "%*s(%s)\n", SONDE_SITES_INDENT, "", sonde_stack_end_help(row->end));
 }
 
-static void print_heading(FILE *out, size_t n, const struct totals *t)
+/* How many of them, @what, have their whole stack, and why the others have not. */
+static void print_ends(FILE *out, const struct totals *t, const char *what)
 {
-	fprintf(out, "Call sites: %s different stacks asked for %s in %s calls; ", N(n),
-		B(t->bytes), N(t->calls));
-	fprintf(out, "%.*f %% of the calls have their whole stack\n",
+	fprintf(out, "%.*f %% of the %s have their whole stack\n",
 		t->ends[SONDE_STACK_COMPLETE] == t->calls ? 0 : 2,
-		percent(t->ends[SONDE_STACK_COMPLETE], t->calls));
+		percent(t->ends[SONDE_STACK_COMPLETE], t->calls), what);
 	for (unsigned i = 0; i < SONDE_STACK_END__MAX; i++)
 		if (i != SONDE_STACK_COMPLETE && t->ends[i])
 			fprintf(out, "  %.2f %%: %s\n", percent(t->ends[i], t->calls),
 				sonde_stack_end_help(i));
+}
+
+static void print_heading(FILE *out, size_t n, const struct totals *t)
+{
+	fprintf(out, "Call sites: %s different stacks asked for %s in %s calls; ", N(n),
+		B(t->bytes), N(t->calls));
+	print_ends(out, t, "calls");
 	if (!t->has_live) {
 		fputs("Live bytes by call site are not known: this allocator's frees are not "
 		      "followed\n",
@@ -123,28 +131,59 @@ static void print_group(FILE *out, const struct sonde_site_group *g, const struc
 	sonde_sites_print_stack(out, g->row);
 }
 
-int sonde_sites_print(FILE *out, const struct sonde_stack_table *table, size_t rows)
+static void print_allocs(FILE *out, const struct sonde_site_group *g, size_t n, size_t rows)
 {
-	struct sonde_site_group *g = NULL;
-	size_t n = 0;
-	struct totals t;
-	int err = sonde_site_groups(table, SONDE_LENS_ALLOC, false, &g, &n);
+	struct totals t = sum(g, n);
 
-	if (err)
-		return err;
-	if (!n) {
-		sonde_site_groups_fini(g, n);
-		return sonde_err(ENODATA, "nothing was counted by call site here; record with "
-					  "--alloc-mode exact --sites -d TIME");
-	}
-	t = sum(g, n);
 	print_heading(out, n, &t);
 	fprintf(out, "%11s %8s %12s %11s %10s\n", "bytes", "of all", "calls", "live bytes",
 		"blocks");
 	for (size_t i = 0; i < n && i < rows; i++)
 		print_group(out, &g[i], &t);
-	if (n > rows)
-		fprintf(out, "%zu more; --sites=%zu shows them\n", n - rows, n);
-	sonde_site_groups_fini(g, n);
-	return 0;
+}
+
+static void print_faults(FILE *out, const struct sonde_site_group *g, size_t n, size_t rows)
+{
+	struct totals t = sum(g, n);
+
+	fprintf(out, "Page faults: %s different stacks took %s faults of %s in all; ", N(n),
+		N(t.calls), NS(t.bytes));
+	print_ends(out, &t, "faults");
+	fprintf(out, "%11s %8s %12s %8s\n", "time", "of all", "faults", "of all");
+	for (size_t i = 0; i < n && i < rows; i++) {
+		fprintf(out, "%11s %6.2f %% %12s %6.2f %%\n", NS(g[i].bytes),
+			percent(g[i].bytes, t.bytes), N(g[i].calls), percent(g[i].calls, t.calls));
+		sonde_sites_print_stack(out, g[i].row);
+	}
+}
+
+static const struct {
+	enum sonde_lens_id lens;
+	void (*print)(FILE *out, const struct sonde_site_group *g, size_t n, size_t rows);
+} tables[] = {{SONDE_LENS_ALLOC, print_allocs}, {SONDE_LENS_FAULT, print_faults}};
+
+int sonde_sites_print(FILE *out, const struct sonde_stack_table *table, size_t rows)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(tables); i++) {
+		struct sonde_site_group *g = NULL;
+		size_t n = 0;
+		int err = sonde_site_groups(table, tables[i].lens, false, &g, &n);
+
+		if (err)
+			return err;
+		if (n && any)
+			fputc('\n', out);
+		if (n)
+			tables[i].print(out, g, n, rows);
+		if (n > rows)
+			fprintf(out, "%zu more; --sites=%zu shows them\n", n - rows, n);
+		any |= n;
+		sonde_site_groups_fini(g, n);
+	}
+	return any ? 0
+		   : sonde_err(ENODATA, "nothing was counted by call site here; record with "
+					"--alloc-mode exact --sites -d TIME, or page faults with "
+					"--fault-by stack");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Call sites as tables: who allocated, and whose live memory grows. */
+/* Call stacks as tables: who allocated, whose live memory grows, and who took page faults. */
 #ifndef SONDE_SHOW_SITES_H
 #define SONDE_SHOW_SITES_H
 
@@ -8,8 +8,9 @@
 #include "model/stacks.h"
 
 /*
- * The @rows sites of most bytes, each with its callers. 0 or -errno: -ENOMEM, or -ENODATA (logged)
- * where nothing was counted by call site.
+ * The @rows sites of most bytes, each with its callers, and those of most time in page faults,
+ * whichever were counted. 0 or -errno: -ENOMEM, or -ENODATA (logged) where nothing was counted by
+ * call site.
  */
 int sonde_sites_print(FILE *out, const struct sonde_stack_table *t, size_t rows);
 /*

@@ -296,7 +296,7 @@ static void print_over_time(FILE *out, const struct sonde_snapshot *snap,
 	char a[32], d[32];
 
 	sonde_summary_queries(out, snap, end->observed_ns);
-	sonde_summary_faults(out, snap, end->observed_ns);
+	sonde_summary_faults(out, snap, end->observed_ns, end->all);
 	sonde_summary_thp(out, snap);
 	sonde_summary_stall(out, snap);
 	sonde_summary_ask(out, snap);

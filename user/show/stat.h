@@ -24,6 +24,7 @@ struct sonde_stat_end {
 	const char *ended; /* "duration", "signal", "target exited", "harm"...                 */
 	const char *next;  /* a command to type next, or NULL                                  */
 	bool instant;	   /* one reading: there is no time for rates                      */
+	bool all;	   /* lists are not cut                                           */
 	uint64_t observed_ns;
 	uint64_t attach_ns, detach_ns;
 };

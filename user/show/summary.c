@@ -29,10 +29,8 @@ static double seconds(uint64_t ns)
 	return (double)ns / (double)SONDE_NS_PER_SEC;
 }
 
-static void print_age(FILE *out, const char *age_ns)
+static void print_age(FILE *out, double s)
 {
-	double s = age_ns ? strtod(age_ns, NULL) / 1e9 : 0;
-
 	if (s <= 0)
 		return;
 	if (s >= 2 * 86400)
@@ -57,6 +55,32 @@ static const char *target_meta(const struct sonde_snapshot *s, const char *targe
 
 	snprintf(key, sizeof(key), "target.%s.%s", target, what);
 	return meta(s, key, otherwise);
+}
+
+/* When the last figures of a target are of. */
+static uint64_t end_of(const struct sonde_snapshot *s, const char *target)
+{
+	const struct sonde_snap_metric *m;
+	uint64_t index;
+
+	if (sonde_parse_u64(target, &index))
+		return s->last_tick_ns;
+	m = sonde_snapshot_find_metric(s, "rss.total", "", (uint32_t)index);
+	return m && m->present && m->absent && m->last_ns < s->last_tick_ns ? m->last_ns
+									    : s->last_tick_ns;
+}
+
+/* At the end, as all that stands beside it. Its age is known as of the first look, near the begin;
+ * when it started, of all but old recordings. 0: not known. */
+static double uptime_s(const struct sonde_snapshot *s, const char *target)
+{
+	uint64_t end = end_of(s, target), begin = s->first_tick_ns, age, start;
+
+	if (!sonde_parse_u64(target_meta(s, target, "start_mono_ns", ""), &start) && end > start)
+		return seconds(end - start);
+	if (sonde_parse_u64(target_meta(s, target, "age_ns", ""), &age))
+		return 0;
+	return seconds(age + (end > begin ? end - begin : 0));
 }
 
 static void print_others(FILE *out, const struct sonde_snapshot *s, const char *main)
@@ -131,7 +155,7 @@ void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 		fprintf(out, " but off for this process");
 	else if (!strcmp(meta(s, "run.thp_disable", "0"), "3"))
 		fprintf(out, " and only advised for this process");
-	print_age(out, target_meta(s, t, "age_ns", NULL));
+	print_age(out, uptime_s(s, t));
 	if (observed_ns)
 		fprintf(out, "; observed %.1f s%s", seconds(observed_ns),
 			observed_ratio(s) >= WITHOUT_GAP ? " without a gap" : "");
@@ -352,17 +376,29 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	print_live(out, s);
 }
 
+/* The causes that lose something, or those that do not; true if there was any. */
+static bool print_causes(FILE *out, const struct sonde_snapshot *s, bool lose, const char *before)
+{
+	bool any = false;
+
+	for (int l = 0; l < SONDE_LENS__MAX; l++)
+		for (int c = 0; c < SONDE_DROP__MAX; c++) {
+			if (!s->drops[l][c] || sonde_drop_loses(c) != lose)
+				continue;
+			fprintf(out, "%s%s %s: %s (%s)", any ? "; " : before, sonde_lens_id_name(l),
+				sonde_drop_name(c), N(s->drops[l][c]), sonde_drop_help(c));
+			any = true;
+		}
+	return any;
+}
+
 static void print_drops(FILE *out, const struct sonde_snapshot *s)
 {
-	uint64_t all = sonde_snapshot_drops(s);
-
-	fprintf(out, "Drops %s", N(all));
-	for (int l = 0; l < SONDE_LENS__MAX && all; l++)
-		for (int c = 0; c < SONDE_DROP__MAX; c++)
-			if (s->drops[l][c])
-				fprintf(out, "; %s %s: %s (%s)", sonde_lens_id_name(l),
-					sonde_drop_name(c), N(s->drops[l][c]), sonde_drop_help(c));
+	fprintf(out, "Drops %s", N(sonde_snapshot_drops(s)));
+	print_causes(out, s, true, "; ");
 	fputc('\n', out);
+	if (print_causes(out, s, false, "Nothing lost by "))
+		fputc('\n', out);
 }
 
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s)

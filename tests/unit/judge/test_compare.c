@@ -331,6 +331,9 @@ static void test_settings(void **state)
 static void test_cautions(void **state)
 {
 	struct sonde_drops lost = {.lens = SONDE_LENS_QUERY, .cause = 1, .count = 42};
+	/* What leaves the counts right is no reason to warn. */
+	struct sonde_drops kept = {
+		.lens = SONDE_LENS_FAULT, .cause = SONDE_DROP_UNFINISHED, .count = 14};
 	struct sonde_compare c;
 
 	(void)state;
@@ -344,12 +347,15 @@ static void test_cautions(void **state)
 	put_note(&b, SONDE_NOTE_DEGRADED, "no tracepoint");
 	put(&b, &calls, "malloc", 0, 5010, 5, NULL);
 	sonde_visit(sonde_arm_visitor(&b), drop, &lost);
+	sonde_visit(sonde_arm_visitor(&b), drop, &kept);
+	sonde_visit(sonde_arm_visitor(&a), drop, &kept);
 	ticks(&b, 5011, 5030);
 	assert_int_equal(sonde_compare_make(&a, &b, &c), 0);
 	assert_true(cautioned(&c, "A is cut short"));
 	assert_true(cautioned(&c, "A: while it was recorded thp.enabled changed from madvise"));
 	assert_true(cautioned(&c, "B is degraded: no tracepoint"));
 	assert_true(cautioned(&c, "B lost 42 events"));
+	assert_false(cautioned(&c, "A lost"));
 	assert_true(cautioned(&c, "only B counted every allocation"));
 	assert_true(cautioned(&c, "A covers 10.0 s and B 30.0 s"));
 	assert_int_equal(c.n_cautions, 6);

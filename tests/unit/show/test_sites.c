@@ -75,6 +75,17 @@ static void push(struct sonde_stack_table *t, uint64_t id, uint32_t target, int 
 	assert_int_equal(sonde_visit(&t->visitor, stack_count, &c), 0);
 }
 
+static void push_faults(struct sonde_stack_table *t, uint64_t id, uint64_t faults, uint64_t ns)
+{
+	struct sonde_stack_count c = {.ts_ns = SONDE_NS_PER_SEC,
+				      .lens = SONDE_LENS_FAULT,
+				      .stack = id,
+				      .calls = faults,
+				      .bytes = ns};
+
+	assert_int_equal(sonde_visit(&t->visitor, stack_count, &c), 0);
+}
+
 static void name(struct sonde_stack_table *t, uint64_t id, const char *function)
 {
 	const struct sonde_frame frames[] = {
@@ -128,6 +139,41 @@ static void growth(void **state)
 	assert_true(first < second);
 	assert_non_null(strstr(text, "300 B/s +-"));
 	assert_non_null(strstr(text, "20 B/s +-"));
+	free(text);
+	sonde_stack_table_fini(&t);
+}
+
+/* Under a heading of their own, by time; beside allocations, and alone. */
+static void faults(void **state)
+{
+	struct sonde_stack_table t;
+	char *text, *at;
+
+	(void)state;
+	fill(&t, READINGS, true);
+	name(&t, 500, "few_but_slow");
+	name(&t, 501, "many");
+	push_faults(&t, 500, 10, 3 * SONDE_NS_PER_MS);
+	push_faults(&t, 501, 990, SONDE_NS_PER_MS);
+	text = text_of(sonde_sites_print, &t, 1, 0);
+	assert_non_null(strstr(text, "Call sites: 7 different stacks"));
+	at = strstr(text,
+		    "Page faults: 2 different stacks took 1,000 faults of 4.00 ms in all; 100 % of "
+		    "the faults have their whole stack");
+	assert_non_null(at);
+	assert_non_null(strstr(at, "75.00 %           10   1.00 %"));
+	assert_non_null(strstr(at, "few_but_slow (x.c:3)"));
+	assert_null(strstr(at, "many"));
+	assert_non_null(strstr(at, "1 more; --sites=2 shows them"));
+	free(text);
+	sonde_stack_table_fini(&t);
+
+	sonde_stack_table_init(&t);
+	push_faults(&t, 500, 10, 3 * SONDE_NS_PER_MS);
+	text = text_of(sonde_sites_print, &t, 5, 0);
+	assert_ptr_equal(strstr(text, "Page faults: 1 different stacks"), text);
+	free(text);
+	text = text_of(sonde_growth_print, &t, 5, -ENODATA);
 	free(text);
 	sonde_stack_table_fini(&t);
 }
@@ -199,6 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(growth),
+		cmocka_unit_test(faults),
 		cmocka_unit_test(growth_refused),
 		cmocka_unit_test(one_site),
 		cmocka_unit_test(table_says_what_is_missing),

@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/mem.h"
+#include "show/report_window.h"
 #include "show/stat.h"
 #include "show/summary.h"
 
@@ -229,6 +230,9 @@ static void test_groups(void **state)
 	start(&s);
 	value(&s, &spans, "", 1);
 	value(&s, &count, "base.minor", 1);
+	value(&s, &count, "kernel_base.major", 1);
+	value(&s, &count, "pmd.minor", 1);
+	value(&s, &count, "unsized", 1);
 	hist(&s, &latency, "", 2000);
 	hist(&s, &latency, "search", 2000);
 	hist(&s, &wait, "", 100);
@@ -240,12 +244,61 @@ static void test_groups(void **state)
 	assert_says(text, "\n  phases\n    queue wait           1  mean    100 ns  p50", true);
 	assert_says(text, "\n  by command\n    search               1  mean   2.00 us  p50", true);
 	free(text);
-	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
-	assert_says(text, "\n  by page\n    4 KiB, user code                            1  mean",
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
+	assert_says(text, "\n  by page\n    4 KiB, user code                            1  p50",
 		    true);
-	assert_says(text, "\n    4 KiB, in system calls, disk read           1  mean", true);
-	assert_says(text, "\n    2 MiB huge, user code                       1  mean", true);
-	assert_says(text, "\n    unsized                                     1  mean", true);
+	assert_says(text, "\n    4 KiB, in system calls, disk read           1  p50", true);
+	assert_says(text, "\n    2 MiB huge, user code                       1  p50", true);
+	assert_says(text, "\n    unsized                                     1  p50", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* Rows by page are the counters', whatever part of the faults was timed. */
+static void test_fault_rows(void **state)
+{
+	static const struct sonde_metric_desc count = {"fault.count", "count", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc time = {"fault.time", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc error = {"fault.time_error", "ns", SONDE_GAUGE, ""};
+	static const struct sonde_hist_desc latency = {"fault.latency", "ns", ""};
+	static const struct sonde_metric_desc by = {"fault.thread_count", "count", SONDE_COUNTER,
+						    ""};
+	struct sonde_snapshot s;
+	char label[16], *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &count, "base.minor", 1000);
+	value(&s, &time, "base.minor", 2000000);
+	value(&s, &error, "base.minor", 1000);
+	hist(&s, &latency, "base.minor", 1500);
+	value(&s, &count, "zero.minor", 9);
+	value(&s, &time, "zero.minor", 0);
+	value(&s, &count, "cow.minor", 4);
+	value(&s, &time, "cow.minor", 4000);
+	hist(&s, &latency, "cow.minor", 1000);
+	for (int i = 0; i < 12; i++) {
+		snprintf(label, sizeof(label), "worker/%d", i);
+		value(&s, &by, label, 100 - i);
+	}
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
+	assert_says(text, "Page faults 1,013 ", true);
+	assert_says(text, "    4 KiB, user code               1,000  mean   2.00 us  p50", true);
+	assert_says(text, "1.50 us  sampled\n", true);
+	assert_says(text, "    zero page, user code               9  latency not sampled\n", true);
+	assert_says(text, "    copy on write, user code           4  mean   1.00 us  p50", true);
+	assert_says(text, "    and 4 more (-v lists all)\n", true);
+	assert_says(text, "worker/11", false);
+	free(text);
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, true));
+	assert_says(text, "more", false);
+	assert_says(text, "worker/11", true);
+	free(text);
+	/* Beside a part of the recording: in the same words, with the time that they are of. */
+	text = TEXT_OF(sonde_window_print(out, &s, "fault.", sonde_fault_title, "THEN to NOW"));
+	assert_says(text, "these, and their counts, are of THEN to NOW\n    4 KiB, user code ",
+		    true);
+	assert_says(text, "base.minor", false);
 	free(text);
 	sonde_snapshot_fini(&s);
 }
@@ -276,7 +329,7 @@ static void test_faults(void **state)
 	value(&s, &count, "cow.minor", 20);
 	value(&s, &time, "base.minor", 300000);
 	value(&s, &time, "cow.minor", 100000);
-	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
 	assert_says(text, "Page faults 120  400 us of the target's time\n", true);
 	assert_says(text, "reclaim", false);
 	assert_says(text, "beside it", false);
@@ -289,7 +342,7 @@ static void test_faults(void **state)
 	value(&s, &by, "stacks", 20);
 	value(&s, &by_ns, "stacks", 90000);
 	value(&s, &by, "heap", 100);
-	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
 	assert_says(text, "400 us of the target's time (sampled, +- 5.00 us)\n", true);
 	assert_says(
 		text,
@@ -347,6 +400,45 @@ static void test_target(void **state)
 	sonde_snapshot_fini(&s);
 }
 
+/* Uptime is of the end, as the figures beside it; of what exited, of its last figures. */
+static void test_uptime(void **state)
+{
+	static const struct sonde_metric_desc total = {"rss.total", "bytes", SONDE_GAUGE, ""};
+	struct sonde_metric m = {
+		.desc = &total, .label = "", .ts_ns = BEGIN + 30 * SONDE_NS_PER_SEC};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &total, "", 1 << 20);
+	tick(&s, 60);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up", false);
+	free(text);
+	sonde_meta_set(&s.meta, "target.0.age_ns", "1500000000");
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 62 s;", true); /* of an old recording */
+	free(text);
+	sonde_meta_set(&s.meta, "target.0.start_mono_ns", "998000000000");
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 62 s;", true);
+	free(text);
+	tick(&s, 600);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 10 min;", true);
+	free(text);
+	m.value = 1;
+	assert_int_equal(sonde_visit(&s.visitor, metric, &m), 0);
+	m.absent = "the process is gone";
+	m.ts_ns += SONDE_NS_PER_SEC;
+	assert_int_equal(sonde_visit(&s.visitor, metric, &m), 0);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 32 s;", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 /* What is below 0 is told as it is, not as its change. */
 static void test_unexplained(void **state)
 {
@@ -379,7 +471,8 @@ int main(void)
 		cmocka_unit_test(test_allocations), cmocka_unit_test(test_counted_from),
 		cmocka_unit_test(test_stalls),	    cmocka_unit_test(test_drops),
 		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_faults),	    cmocka_unit_test(test_target),
+		cmocka_unit_test(test_fault_rows),  cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_target),	    cmocka_unit_test(test_uptime),
 		cmocka_unit_test(test_unexplained),
 	};
 

@@ -95,7 +95,7 @@ in_cgroup() {
 		$((65 << 20)) "the rest is resident"
 	is "$(metric rss.held_outside '')" "$(echo "$before" | awk 'NR == 1 { n = $1 }
 		$1 == "anon" || $1 == "file" || $1 == "kernel" { n -= $2 }
-		END { print n > 0 ? n : 0 }')" "what is held outside RSS is the difference"
+		END { print (n > 0 ? n : 0) }')" "what is held outside RSS is the difference"
 	observe_end
 	rmdir $box
 }
