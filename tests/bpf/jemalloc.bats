@@ -290,3 +290,30 @@ started() { # WHAT-SONDE-STARTS...
 	equal "${truth[1]}" "$(sql "SELECT CAST(sum(v) AS INTEGER) FROM (SELECT max(value) AS v
 		FROM metric WHERE name = 'alloc.handed_out' GROUP BY target)")" "bytes of both"
 }
+
+@test "what a process counted before it forked is counted once, behind a shell as well" {
+	local now
+
+	mkfifo "$T/in"
+	"$SONDE" run --alloc=jemalloc -o "$R" -d 300s -i 200ms --lens alloc -- \
+		sh -c "sleep 0.1; exec $B/harness/jemfork" <"$T/in" >"$T/truth" 2>"$T/err" 3>&- &
+	sonde=$!
+	pids+=("$sonde")
+	exec 8>"$T/in"
+	until_true lines "$T/truth" 1
+	truth=($(head -n 1 "$T/truth"))
+	now=$(ticks)
+	until_true more_ticks $((now + 2))
+	kill -INT "$sonde"
+	exec 8>&-
+	wait "$sonde" || true
+	# The shell's own bytes, and its sleep's, are in it too; what jemfork did is there once, or
+	# the recording says from when on it counts.
+	now=$(sql "SELECT CAST(sum(v) AS INTEGER) FROM (SELECT max(value) AS v
+		FROM metric WHERE name = 'alloc.handed_out' GROUP BY target)")
+	echo "# ${truth[1]} and ${now}, from $(sql "SELECT max(value) FROM metric
+		WHERE name = 'alloc.counted_from'")" >&3
+	[ "$now" -lt $((truth[1] + (1 << 20))) ]
+	[ "$now" -ge "${truth[1]}" ] || [ "$(sql "SELECT count(*) FROM note
+		WHERE what LIKE '%counted from +%'")" -gt 0 ]
+}
