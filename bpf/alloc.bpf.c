@@ -207,9 +207,11 @@ static __always_inline void count_call(struct pt_regs *ctx, __u64 cookie, __u32 
 
 	if (!row)
 		return;
-	add(&row->calls, 1);
-	if (gives_back(op))
+	if (gives_back(op)) {
+		add(PT_REGS_PARM1(ctx) ? &row->calls : &row->inner, 1);
 		return;
+	}
+	add(&row->calls, 1);
 	SITES(site_asked(ctx, frame(ctx, cookie), target, ABSURD(size) ? 0 : size));
 	if (ABSURD(size))
 		return;
@@ -411,7 +413,8 @@ int alloc_free(struct pt_regs *ctx)
 		add(&row->inner, 1);
 		return 0; /* realloc to size 0 accounts for the chunk itself */
 	}
-	add(t && from_delete(t, sp, ptr) ? &row->inner : &row->calls, 1);
+	/* free(NULL) gives nothing back: a hit, but no operation. */
+	add(!ptr || (t && from_delete(t, sp, ptr)) ? &row->inner : &row->calls, 1);
 	if (ptr) {
 		add(&row->chunk_out, block_bytes(cookie, ptr));
 		SITES(site_freed(SONDE_ALLOC_COOKIE_TARGET(cookie), ptr));
@@ -526,7 +529,7 @@ int alloc_give(struct pt_regs *ctx)
 		add(&row->inner, 1);
 		return 0;
 	}
-	add(&row->calls, 1);
+	add(ptr ? &row->calls : &row->inner, 1);
 	if (!ptr)
 		return 0;
 	SITES(site_freed(target, ptr));

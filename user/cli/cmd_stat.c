@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/threads.h"
 #include "core/err.h"
+#include "judge/figures.h"
 #include "model/stacks.h"
 #include "show/sites.h"
 #include "show/stat.h"
@@ -52,16 +53,19 @@ static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 	return err ? err : sonde_output_flush();
 }
 
-/* The command to type next: the same target, a longer look. "" where the target was started by us.
- */
-static void next_command(const struct sonde_args *args, bool instant, char *buf, size_t size)
+/* The command to type next: the same target, or one of its name where it has gone, a longer look.
+ * "" where the target was started by us. */
+static void next_command(const struct sonde_args *args, const struct sonde_snapshot *snap,
+			 bool instant, char *buf, size_t size)
 {
+	struct sonde_figures figures;
 	const char *rest = instant ? "-d 30s" : "-d 10m -o day.sonde";
 	const char *verb = instant ? "stat" : "record";
 
 	buf[0] = '\0';
-	if (args->pids.n)
-		snprintf(buf, size, "sonde %s -p %d %s", verb, args->pids.pid[0], rest);
+	sonde_figures_of(snap, &figures);
+	if (args->pids.n && *figures.target)
+		snprintf(buf, size, "sonde %s %s %s", verb, figures.target, rest);
 	else if (args->name)
 		snprintf(buf, size, "sonde %s -n %s %s", verb, args->name, rest);
 }
@@ -96,7 +100,7 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 			print_field(snap);
 		return 0;
 	}
-	next_command(args, run->instant, next, sizeof(next));
+	next_command(args, snap, run->instant, next, sizeof(next));
 	end.next = *next ? next : NULL;
 	if (run->json)
 		return sonde_stat_json(stdout, snap, &end);

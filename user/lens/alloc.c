@@ -59,6 +59,8 @@ static const struct sonde_metric_desc metrics[] = {
 		   "age of the oldest part of alloc.allocated: above 0 it is an estimate"},
 	[M_HEAP] = {"alloc.heap", "bytes", SONDE_GAUGE,
 		    "address space that the allocator has from the system"},
+	[M_HEAP_MAPPED] = {"alloc.heap_mapped", "bytes", SONDE_GAUGE,
+			   "of it chunks that are mappings of their own, all of them live (glibc)"},
 	[M_FREE] = {"alloc.free", "bytes", SONDE_GAUGE, "of it free, by where it is kept"},
 	[M_UNMAPPED] = {"alloc.unmapped", "bytes", SONDE_GAUGE,
 			"of it given back to the system, address space kept"},
@@ -69,6 +71,10 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_ENDS_LOST] =
 		{"alloc.ends_lost", "count", SONDE_COUNTER,
 		 "threads that ended unread: what each did since its last reading is missing"},
+	[M_LATE] =
+		{"alloc.counted_from", "ns", SONDE_GAUGE,
+		 "time observed before counting began: what was handed out and given back then is "
+		 "missing, of threads that ended by then if the program began under observation"},
 	[M_READ_TIME] = {"alloc.read_time", "ns", SONDE_GAUGE,
 			 "time that the latest reading of the heap took"},
 	[M_NOT_CLEAN] = {"alloc.not_clean", "count", SONDE_COUNTER,
@@ -303,9 +309,11 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	if (!err && wants_sites(ctx))
 		err = sonde_alloc_sites_new(&s->sites, ctx, s->n_targets);
 	err = err ? err : sonde_alloc_domains_fill(ctx);
-	if (!err)
-		learn_plan(ctx);
-	return err;
+	if (err)
+		return err;
+	learn_plan(ctx);
+	sonde_alloc_base_prepare(ctx);
+	return 0;
 }
 
 static int alloc_start(struct sonde_lens_ctx *ctx)
@@ -328,10 +336,8 @@ static int alloc_retarget(struct sonde_lens_ctx *ctx)
 {
 	const struct alloc_state *s = ctx->priv;
 
-	if (s->counters)
-		sonde_alloc_counters_retarget(s->counters);
 	learn_plan(ctx);
-	return 0;
+	return s->counters ? sonde_alloc_counters_retarget(ctx, s->counters) : 0;
 }
 
 static struct sonde_alloc_row sum_row(const struct alloc_state *s, uint32_t target, uint32_t op)
@@ -466,6 +472,16 @@ static int alloc_finish(struct sonde_lens_ctx *ctx)
 	return 0;
 }
 
+static int push_whole(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
+
+	if (!s->rows || ctx->rehearsal || !s->targets[0].attached || ctx->targets->t[0].gone)
+		return 0;
+	return sonde_alloc_push_whole(ctx, &v, &s->base, s->targets[0].blind, ts_ns);
+}
+
 static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 {
 	struct alloc_state *s = ctx->priv;
@@ -480,7 +496,7 @@ static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 			err = push_why_not(ctx, t, ts_ns);
 	}
 	s->prev_ns = ts_ns;
-	return err;
+	return err ? err : push_whole(ctx, ts_ns);
 }
 
 static size_t add_hits(struct sonde_lens_hits *out, size_t n, size_t max, enum sonde_link_kind kind,

@@ -28,6 +28,7 @@ static const struct {
 	const char *label;
 } gauges[] = {
 	{SONDE_HEAP_SYSTEM, M_HEAP, ""},
+	{SONDE_HEAP_MMAPPED, M_HEAP_MAPPED, ""},
 	{SONDE_HEAP_FREE_PAGES, M_FREE, "pages"},
 	{SONDE_HEAP_FREE_CENTRAL, M_FREE, "lists"},
 	{SONDE_HEAP_FREE_TRANSFER, M_FREE, "transfer"},
@@ -84,6 +85,8 @@ int sonde_alloc_counters_new(struct sonde_lens_ctx *ctx, struct sonde_alloc_coun
 	struct sonde_alloc_counters *c = calloc(1, sizeof(*c));
 	int err = c ? grow(ctx, c) : -ENOMEM;
 
+	if (c)
+		c->began_ns = sonde_mono_ns();
 	if (!err && ctx->obj)
 		err = sonde_alloc_threads_new(&c->threads, ctx->obj, c->why, sizeof(c->why));
 	if (err && err != -EOPNOTSUPP)
@@ -127,11 +130,35 @@ void sonde_alloc_counters_free(struct sonde_alloc_counters **ref)
 	free(c);
 }
 
-void sonde_alloc_counters_retarget(struct sonde_alloc_counters *c)
+/* It runs another program than the one whose heap is open. */
+static bool is_stale(struct heap_target *t)
 {
-	for (size_t i = 0; i < c->n; i++)
-		if (!c->t[i].heap)
-			c->t[i].wait = c->t[i].step = 1;
+	const struct sonde_heap_budget budget = {
+		.cheap_only = true, .no_threads = true, .no_bound = true};
+	struct sonde_heap_reading r;
+
+	return t->heap && sonde_heap_read(t->heap, &budget, &r, t->why, sizeof(t->why)) == -ESTALE;
+}
+
+/* At once, not at the next tick: what its threads have done until then may be lost when they end.
+ */
+int sonde_alloc_counters_retarget(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c)
+{
+	int err = grow(ctx, c);
+
+	for (size_t i = 0; i < c->n && !err; i++) {
+		struct heap_target *t = &c->t[i];
+
+		if (ctx->targets->t[i].gone || (t->heap && !is_stale(t)))
+			continue;
+		sonde_heap_close(&t->heap);
+		t->step = 0;
+		open_heap(ctx, c, i);
+		if (!t->heap)
+			t->wait = t->step = 1;
+		err = sonde_alloc_count_threads(ctx, c, i);
+	}
+	return err;
 }
 
 /* Once until there is a value again; with a word to who asked for counters by name. */
@@ -160,6 +187,9 @@ static int push_absence(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 /* Why what is live is not known, or no more than a bound of it. */
 static const char *why_not_live(const struct heap_target *t)
 {
+	if (t->by_thread && t->begun)
+		return "threads ended before its allocator was recognised and took their counters "
+		       "along; alloc.at_most holds threads' caches too";
 	if (t->by_thread)
 		return "threads ended before attach and took their counters along; alloc.live is "
 		       "the change since, alloc.at_most holds threads' caches too";

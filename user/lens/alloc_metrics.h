@@ -16,11 +16,13 @@ enum sonde_alloc_metric {
 	M_AT_MOST,
 	M_AGE,
 	M_HEAP,
+	M_HEAP_MAPPED,
 	M_FREE,
 	M_UNMAPPED,
 	M_METADATA,
 	M_THREADS,
 	M_ENDS_LOST,
+	M_LATE,
 	M_READ_TIME,
 	M_NOT_CLEAN,
 	/* Exact mode, by call stack. */

@@ -90,7 +90,8 @@ struct session {
 	struct sonde_lens_ctx ctx[SONDE_LENS__MAX];
 	bool enabled[SONDE_LENS__MAX];
 	bool inited[SONDE_LENS__MAX];
-	bool resting[SONDE_LENS__MAX]; /* its links were taken off for a while, as its pulse asked */
+	bool resting[SONDE_LENS__MAX]; /* its links were taken off for a while, as its pulse asked
+					*/
 	unsigned generation;
 
 	/* values: lens -> gate -> fanout -> snapshot, sinks */
@@ -133,8 +134,8 @@ int session_arm(struct session *s);
 void session_pause(struct session *s);
 /* Take the links of lenses off, or put them on again, as they ask. 0 or -errno (logged). */
 int session_pulse(struct session *s);
-/* Of the lenses in *lost, whose guard took their links: those that rest now and then anyway rest now, and
- * are taken out of the mask. 0 or -errno. */
+/* Of the lenses in *lost, whose guard took their links: those that rest now and then anyway rest
+ * now, and are taken out of the mask. 0 or -errno. */
 int session_rest_lost(struct session *s, uint32_t *lost);
 void session_teardown(struct session *s);
 /* After the pause: lenses tell what is still open. */
@@ -182,6 +183,8 @@ int session_note(struct session *s, enum sonde_note_level level, const char *rem
 int session_start_command(struct session *s);
 /* Let a held command load its libraries, until its allocator is known; opens it into @t. */
 int session_advance_command(struct session *s, struct sonde_target *t);
+/* Let it be linked where counters of threads may be read, and no further. Opens it into @t. */
+int session_link_command(struct session *s, struct sonde_target *t);
 int session_release_command(struct session *s);
 int session_reap_command(struct session *s);
 

@@ -38,8 +38,10 @@ static int select_targets(struct session *s)
 	err = session_start_command(s);
 	if (err)
 		return err;
-	/* Exact counting needs the allocator's file, which is mapped only after the exec. */
-	err = exact(s) ? session_advance_command(s, &t) : sonde_target_open(&t, s->command_pid);
+	/* Exact counting needs the allocator's file, which is mapped only after the exec; and an
+	 * allocator that counts by thread is read from the first instruction on. */
+	err = exact(s) ? session_advance_command(s, &t) : session_link_command(s, &t);
+	t.begun_ns = sonde_mono_ns();
 	return err ? err : sonde_target_list_add(&s->targets, &t);
 }
 
@@ -118,6 +120,11 @@ static int next_generation(struct session *s)
 	int err;
 
 	s->rebuild = false;
+	for (size_t i = 0; i < s->targets.n; i++) {
+		if (!s->targets.t[i].new_program)
+			s->targets.t[i].begun_ns = 0; /* counted so far by the former */
+		s->targets.t[i].new_program = false;
+	}
 	session_pause(s);
 	err = session_finish_lenses(s);
 	err = err ? err : session_tick(s, sonde_mono_ns()); /* the old generation's last figures */

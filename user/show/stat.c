@@ -168,7 +168,7 @@ static const struct column columns[] = {
 	{"B/query", "heap_bytes_per_query", U_BYTES, query_heap},
 	{"fault/s", "faults_per_s", U_RATE, fault_rate},
 	{"alloc/s", "allocs_per_s", U_RATE, alloc_rate},
-	{"bytes/s", "alloc_bytes_per_s", U_BYTES, alloc_bytes},
+	{"alloc B/s", "alloc_bytes_per_s", U_BYTES, alloc_bytes},
 	{"cost", "cost_ratio", U_PERCENT, cost_share},
 	{"drops", "drops", U_COUNT, drops},
 };

@@ -29,10 +29,8 @@ static double seconds(uint64_t ns)
 	return (double)ns / (double)SONDE_NS_PER_SEC;
 }
 
-static void print_age(FILE *out, const char *age_ns)
+static void print_age(FILE *out, double s)
 {
-	double s = age_ns ? strtod(age_ns, NULL) / 1e9 : 0;
-
 	if (s <= 0)
 		return;
 	if (s >= 2 * 86400)
@@ -57,6 +55,32 @@ static const char *target_meta(const struct sonde_snapshot *s, const char *targe
 
 	snprintf(key, sizeof(key), "target.%s.%s", target, what);
 	return meta(s, key, otherwise);
+}
+
+/* When the last figures of a target are of. */
+static uint64_t end_of(const struct sonde_snapshot *s, const char *target)
+{
+	const struct sonde_snap_metric *m;
+	uint64_t index;
+
+	if (sonde_parse_u64(target, &index))
+		return s->last_tick_ns;
+	m = sonde_snapshot_find_metric(s, "rss.total", "", (uint32_t)index);
+	return m && m->present && m->absent && m->last_ns < s->last_tick_ns ? m->last_ns
+									    : s->last_tick_ns;
+}
+
+/* At the end, as all that stands beside it. Its age is known as of the first look, near the begin;
+ * when it started, of all but old recordings. 0: not known. */
+static double uptime_s(const struct sonde_snapshot *s, const char *target)
+{
+	uint64_t end = end_of(s, target), begin = s->first_tick_ns, age, start;
+
+	if (!sonde_parse_u64(target_meta(s, target, "start_mono_ns", ""), &start) && end > start)
+		return seconds(end - start);
+	if (sonde_parse_u64(target_meta(s, target, "age_ns", ""), &age))
+		return 0;
+	return seconds(age + (end > begin ? end - begin : 0));
 }
 
 static void print_others(FILE *out, const struct sonde_snapshot *s, const char *main)
@@ -131,7 +155,7 @@ void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 		fprintf(out, " but off for this process");
 	else if (!strcmp(meta(s, "run.thp_disable", "0"), "3"))
 		fprintf(out, " and only advised for this process");
-	print_age(out, target_meta(s, t, "age_ns", NULL));
+	print_age(out, uptime_s(s, t));
 	if (observed_ns)
 		fprintf(out, "; observed %.1f s%s", seconds(observed_ns),
 			observed_ratio(s) >= WITHOUT_GAP ? " without a gap" : "");
@@ -330,6 +354,9 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	bytes = sonde_snapshot_sum(s, "alloc.requested", &present);
 	fprintf(out, "Allocation, every call: %s calls (%s allocations, %s frees), %s requested",
 		N(calls), N(allocations(s)), N(calls - allocations(s)), B(bytes));
+	if (labelled(s, "alloc.calls", "realloc") > 0)
+		fprintf(out,
+			"; a realloc of a block is one allocation, and gives the old one back");
 	if (observed_ns)
 		fprintf(out, "; rates are those of a target slowed by the probes");
 	fputc('\n', out);

@@ -81,6 +81,68 @@ static void test_allocations(void **state)
 }
 
 /* Lost since the line before, as every other column of the line. */
+/* Bytes through jemalloc: since when they count, and their column. */
+static void test_counted_from(void **state)
+{
+	static const struct sonde_metric_desc in = {"alloc.handed_out", "bytes", SONDE_COUNTER,
+						     ""};
+	static const struct sonde_metric_desc back = {"alloc.given_back", "bytes", SONDE_COUNTER,
+						      ""};
+	static const struct sonde_metric_desc from = {"alloc.counted_from", "ns", SONDE_GAUGE, ""};
+	static const struct sonde_metric_desc n = {"alloc.threads", "count", SONDE_GAUGE, ""};
+	struct sonde_stat_view view = {0};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &in, "", 4 << 20);
+	value(&s, &back, "", 1 << 20);
+	value(&s, &n, "", 3);
+	value(&s, &from, "", 0);
+	tick(&s, 1);
+	text = TEXT_OF(sonde_summary_heap(out, &s, 2 * SONDE_NS_PER_SEC));
+	assert_says(text, "handed out 4.00 MiB, given back 1.00 MiB since attach (2.00 MiB/s)",
+		    true);
+	free(text);
+	value(&s, &from, "", 1.5e9);
+	text = TEXT_OF(sonde_summary_heap(out, &s, 2 * SONDE_NS_PER_SEC));
+	assert_says(text, "counted from +1.50 s", true);
+	assert_says(text, "(8.00 MiB/s)", true);
+	assert_says(text, "since attach", false);
+	free(text);
+	text = TEXT_OF((view.out = out, sonde_stat_line(&view, &s)));
+	assert_says(text, "alloc B/s", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* The same lock in two lines says what each is. */
+static void test_stalls(void **state)
+{
+	static const struct sonde_metric_desc time = {"stall.time", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc count = {"stall.count", "count", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc l_time = {"stall.lock_time", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc l_count = {"stall.lock_count", "count", SONDE_COUNTER,
+							 ""};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &time, "mmap_lock", 19700);
+	value(&s, &count, "mmap_lock", 1);
+	value(&s, &l_time, "mmap_lock", 103000);
+	value(&s, &l_count, "mmap_lock", 1);
+	tick(&s, 1);
+	text = TEXT_OF(sonde_summary_stall(out, &s));
+	assert_says(text, "asleep for mmap_lock       19.7 us", true);
+	assert_says(text, "from finding a lock taken to having it", true);
+	assert_says(text, "until it had mmap_lock      103 us", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 static void test_drops(void **state)
 {
 	struct sonde_drops d = {SONDE_LENS_QUERY, SONDE_DROP_RING_FULL, 7, BEGIN};
@@ -338,6 +400,45 @@ static void test_target(void **state)
 	sonde_snapshot_fini(&s);
 }
 
+/* Uptime is of the end, as the figures beside it; of what exited, of its last figures. */
+static void test_uptime(void **state)
+{
+	static const struct sonde_metric_desc total = {"rss.total", "bytes", SONDE_GAUGE, ""};
+	struct sonde_metric m = {
+		.desc = &total, .label = "", .ts_ns = BEGIN + 30 * SONDE_NS_PER_SEC};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &total, "", 1 << 20);
+	tick(&s, 60);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up", false);
+	free(text);
+	sonde_meta_set(&s.meta, "target.0.age_ns", "1500000000");
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 62 s;", true); /* of an old recording */
+	free(text);
+	sonde_meta_set(&s.meta, "target.0.start_mono_ns", "998000000000");
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 62 s;", true);
+	free(text);
+	tick(&s, 600);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 10 min;", true);
+	free(text);
+	m.value = 1;
+	assert_int_equal(sonde_visit(&s.visitor, metric, &m), 0);
+	m.absent = "the process is gone";
+	m.ts_ns += SONDE_NS_PER_SEC;
+	assert_int_equal(sonde_visit(&s.visitor, metric, &m), 0);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 32 s;", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 /* What is below 0 is told as it is, not as its change. */
 static void test_unexplained(void **state)
 {
@@ -367,10 +468,12 @@ static void test_unexplained(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_allocations), cmocka_unit_test(test_drops),
+		cmocka_unit_test(test_allocations), cmocka_unit_test(test_counted_from),
+		cmocka_unit_test(test_stalls),	    cmocka_unit_test(test_drops),
 		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_fault_rows),  cmocka_unit_test(test_faults),
-		cmocka_unit_test(test_target),	    cmocka_unit_test(test_unexplained),
+		cmocka_unit_test(test_target),	    cmocka_unit_test(test_uptime),
+		cmocka_unit_test(test_unexplained),
 	};
 
 	return cmocka_run_group_tests_name("show/stat", tests, NULL, NULL);
