@@ -6,6 +6,9 @@
 #ifndef SONDE_QUERY_H
 #define SONDE_QUERY_H
 
+/* Protocols whose queries are told apart, in words. */
+#define SONDE_QUERY_PROTOCOLS "MySQL, SphinxAPI"
+
 #include "hist.h"
 #include "wire.h"
 

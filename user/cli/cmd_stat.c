@@ -48,6 +48,9 @@ static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 		print_field(snap);
 		return sonde_output_flush();
 	}
+	/* A few ms of an interval are no rate to put beside the others; the summary has them. */
+	if (!run->json && snap->partial && run->view.any)
+		return 0;
 	err = run->json ? sonde_stat_json_line(run->view.out, snap)
 			: sonde_stat_line(&run->view, snap);
 	return err ? err : sonde_output_flush();
@@ -70,15 +73,27 @@ static void next_command(const struct sonde_args *args, const struct sonde_snaps
 		snprintf(buf, size, "sonde %s -n %s %s", verb, args->name, rest);
 }
 
+static bool by_stack(const struct sonde_args *args)
+{
+	return args->fault_by & 1u << SONDE_FAULT_BY_STACK;
+}
+
 /* Call sites come after the summary, which they would hide otherwise. */
 static int print_text(const struct sonde_args *args, const struct stat_run *run,
 		      const struct sonde_snapshot *snap, const struct sonde_stat_end *end)
 {
 	int err = sonde_stat_summary(stdout, snap, end);
 
-	if (err || !run->stacks.n)
+	if (err || (!args->sites && !by_stack(args)))
 		return err;
 	fputc('\n', stdout);
+	if (!run->stacks.n) {
+		fprintf(stdout, "Call sites: none, for no %s was seen in this time\n",
+			!by_stack(args) ? "allocation"
+			: args->sites	? "allocation or page fault"
+					: "page fault");
+		return 0;
+	}
 	return sonde_sites_print(stdout, &run->stacks, args->sites ? args->sites : 20);
 }
 
@@ -123,9 +138,11 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	run.instant = opts->instant;
 	opts->on_tick = on_tick;
 	opts->on_tick_ctx = &run;
+	if (!run.json && !run.field)
+		opts->on_observing = sonde_observe_say_observing;
 	sonde_stack_table_init(&run.stacks);
 	opts->sinks = &sink;
-	opts->n_sinks = args->sites || args->fault_by & 1u << SONDE_FAULT_BY_STACK ? 1 : 0;
+	opts->n_sinks = args->sites || by_stack(args) ? 1 : 0;
 	sonde_output_hold();
 	sonde_snapshot_init(&snap);
 	sonde_observe_say_start();

@@ -13,6 +13,8 @@
 #include "cli/output.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "core/num.h"
+#include "core/str.h"
 #include "sonde/fault.h"
 
 #define INDENT 11 /* of the lenses' help */
@@ -25,7 +27,7 @@ static bool ask(void *ctx, const char *question)
 
 	fflush(stdout);
 	if (args->yes) {
-		fprintf(stderr, "sonde: %s yes (--yes)\n", question);
+		sonde_say("%s yes (--yes)", question);
 		return true;
 	}
 	if (!isatty(STDIN_FILENO))
@@ -176,6 +178,19 @@ void sonde_observe_say_start(void)
 {
 	if (isatty(STDERR_FILENO))
 		sonde_say("starting (calibrating, about 1 s)...");
+}
+
+void sonde_observe_say_observing(void *ctx, const struct sonde_target_list *targets,
+				 uint64_t attach_ns)
+{
+	char took[32], more[32] = "";
+
+	(void)ctx;
+	if (targets->n > 1)
+		snprintf(more, sizeof(more), " and %zu more", targets->n - 1);
+	sonde_say("attached to %d (%s)%s in %s, observing", targets->t[0].pid,
+		  SONDE_PLAIN(targets->t[0].comm), more,
+		  sonde_fmt_ns(took, sizeof(took), (double)attach_ns));
 }
 
 void sonde_observe_list_lenses(FILE *out)

@@ -22,6 +22,7 @@
 #include "lens/alloc_consumption.h"
 #include "lens/alloc_counters.h"
 #include "lens/alloc_hooks.h"
+#include "lens/alloc_link.h"
 #include "lens/alloc_metrics.h"
 #include "lens/alloc_sites.h"
 #include "lens/lens.h"
@@ -100,14 +101,8 @@ static const char *const op_names[SONDE_ALLOC__MAX] = {
 	[SONDE_ALLOC_REALLOCARRAY] = "reallocarray",
 };
 
-/* How an operation of a target is attached, for the account of hits. */
-struct op_link {
-	enum sonde_link_kind entry, ret; /* NONE: not attached */
-	enum sonde_insn_kind insn, ret_insn;
-};
-
 struct target_state {
-	struct op_link ops[SONDE_ALLOC__MAX];
+	struct sonde_alloc_link ops[SONDE_ALLOC__MAX];
 	bool attached;
 	bool blind;	   /* a block's size cannot be learned, of one of its allocators at least */
 	uint64_t bytes;	   /* at the previous tick */
@@ -198,30 +193,6 @@ static int alloc_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 	return err ? sonde_err(err, "alloc: cannot size the counters: %s", strerror(-err)) : 0;
 }
 
-/*
- * How the operation that a site counts is attached. Where two functions share a name, the plan's
- * last is the busy one; but what is seen at its return is busier than what stands beside it.
- */
-static void learn_site(struct op_link *op, const struct sonde_plan_item *item,
-		       const struct sonde_probe_site *site)
-{
-	bool rets = !strcmp(item->program, "alloc_ret");
-	bool returns_seen = op->entry == SONDE_LINK_UPROBE_SESSION || op->ret != SONDE_LINK_NONE;
-
-	if (returns_seen && (rets || !strcmp(item->program, "alloc_take")))
-		return;
-	if (rets) {
-		op->ret = item->kind;
-		op->ret_insn = site->site.kind;
-		return;
-	}
-	op->entry = item->kind;
-	op->insn = op->ret_insn = site->site.kind;
-	op->ret = !item->ret_program			 ? SONDE_LINK_NONE
-		  : item->kind == SONDE_LINK_UPROBE_PERF ? SONDE_LINK_URETPROBE_PERF
-							 : SONDE_LINK_URETPROBE_MULTI;
-}
-
 /* Which operations of which target are attached, and how, as the plan says. */
 static void learn_plan(struct sonde_lens_ctx *ctx)
 {
@@ -238,11 +209,12 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 
 			if (t < 0 || (uint32_t)t >= s->n_targets)
 				continue;
-			learn_site(&s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)], item,
-				   site);
 			s->targets[t].attached = true;
 			s->targets[t].blind |=
 				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
+			sonde_alloc_link_take(
+				&s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)], item,
+				site);
 		}
 	}
 }
@@ -523,7 +495,7 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 
 	for (uint32_t t = 0; s && t < s->n_targets; t++) {
 		for (uint32_t op = 1; s->targets[t].attached && op < SONDE_ALLOC__MAX; op++) {
-			const struct op_link *l = &s->targets[t].ops[op];
+			const struct sonde_alloc_link *l = &s->targets[t].ops[op];
 			struct sonde_alloc_row row = sum_row(s, t, op);
 
 			n = add_hits(out, n, max, l->entry, l->insn, row.calls + row.inner);

@@ -332,7 +332,7 @@ static size_t query_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 const struct sonde_lens sonde_lens_query = {
 	.id = SONDE_LENS_QUERY,
 	.name = "query",
-	.summary = "a span for every query: wait, service, sending; by protocol and command",
+	.summary = "a span for every query (MySQL, SphinxAPI): wait, service, sending; by command",
 	.overhead = "about 1 us a query; nothing for other processes' sockets but a look-up",
 	.blind_spots =
 		"encrypted or compressed connections, HTTP, text sent or read by io_uring and "

@@ -43,13 +43,15 @@ struct sonde_snapshot {
 	uint64_t prev_drops;	 /* what was lost, when the interval before was shown */
 	uint64_t spans;		 /* seen */
 	uint64_t first_tick_ns, last_tick_ns, prev_tick_ns, ticks;
+	bool partial; /* the interval that ended last was cut off by the end of the session */
+	bool started; /* first_tick_ns is when the first interval began, not when it ended */
 	struct sonde_visitor visitor; /* feed this */
 };
 
 void sonde_snapshot_init(struct sonde_snapshot *s);
 void sonde_snapshot_fini(struct sonde_snapshot *s);
-/* Recording begins: the first interval counts from @ts_ns. */
-void sonde_snapshot_start(struct sonde_snapshot *s, uint64_t ts_ns);
+/* Mean length of an interval; 0 where it cannot be told. */
+uint64_t sonde_snapshot_interval_ns(const struct sonde_snapshot *s);
 /* The interval was shown: differences count from here (histograms turn over at the tick). */
 void sonde_snapshot_mark(struct sonde_snapshot *s);
 /* NULL if never seen. @label "" for the plain series. Target: index, or UINT32_MAX for any. */

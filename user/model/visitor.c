@@ -15,6 +15,7 @@
 	}
 
 FANOUT(begin, const struct sonde_meta *)
+FANOUT(start, uint64_t)
 FANOUT(metric, const struct sonde_metric *)
 FANOUT(hist, const struct sonde_histrow *)
 FANOUT(span, const struct sonde_span *)
@@ -30,6 +31,7 @@ struct sonde_visitor sonde_fanout_visitor(struct sonde_fanout *f)
 	return (struct sonde_visitor){
 		.ctx = f,
 		.begin = fan_begin,
+		.start = fan_start,
 		.metric = fan_metric,
 		.hist = fan_hist,
 		.span = fan_span,

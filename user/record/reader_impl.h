@@ -30,6 +30,7 @@ struct sonde_reader {
 	struct sonde_clockpair clock;
 	bool complete;
 	uint64_t start_ns, end_ns;
+	uint64_t active_ns; /* UTC; when the first interval began, 0: not known */
 	struct sonde_reader_name *names; /* sorted by id, as is series */
 	size_t n_names, cap_names;
 	struct sonde_reader_series *series;

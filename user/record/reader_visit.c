@@ -259,13 +259,16 @@ static const struct {
 	/* All of them before everything else. */
 	[C_STACK] = {"SELECT 0, id, target, end FROM stack ORDER BY id", sonde_replay_stack},
 	/* Cumulative since the filter's start where it is rebased; what is live is what is live. */
-	[C_STACK_COUNT] =
-		{"SELECT c.ts_ns, c.lens, c.stack, c.target, "
-		 "c.calls - coalesce((" STACK_BASE("calls") "), 0), "
-		 "c.bytes - coalesce((" STACK_BASE("bytes") "), 0), "
-		 "c.live_calls, c.live_bytes, c.live_error FROM stack_count c "
-		 "WHERE c.ts_ns >= ?1 AND c.ts_ns < ?2 ORDER BY c.ts_ns, c.stack",
-		 sonde_replay_stack_count},
+	[C_STACK_COUNT] = {"SELECT c.ts_ns, c.lens, c.stack, c.target, "
+			   "c.calls - coalesce((" STACK_BASE(
+				   "calls") "), 0), "
+					    "c.bytes - coalesce((" STACK_BASE(
+						    "bytes") "), 0), "
+							     "c.live_calls, c.live_bytes, "
+							     "c.live_error FROM stack_count c "
+							     "WHERE c.ts_ns >= ?1 AND c.ts_ns < ?2 "
+							     "ORDER BY c.ts_ns, c.stack",
+			   sonde_replay_stack_count},
 	[C_METRIC] = {"SELECT ts_ns, series, value, absent FROM value "
 		      "WHERE ts_ns >= ?1 AND ts_ns < ?2 ORDER BY ts_ns, series",
 		      emit_metric},
@@ -346,9 +349,12 @@ static int open_cursor(struct sonde_replay *v, struct cursor *c, const char *sql
 static int open_cursors(struct sonde_replay *v, struct cursor *cs)
 {
 	const bool wanted[C__MAX] = {
-		[C_METRIC] = v->to->metric, [C_NOTE] = v->to->note,
-		[C_DROP] = v->to->drop,	    [C_SPAN] = v->to->span && v->slowest < 0,
-		[C_HIST] = v->to->hist,	    [C_STACK] = v->to->stack,
+		[C_METRIC] = v->to->metric,
+		[C_NOTE] = v->to->note,
+		[C_DROP] = v->to->drop,
+		[C_SPAN] = v->to->span && v->slowest < 0,
+		[C_HIST] = v->to->hist,
+		[C_STACK] = v->to->stack,
 		[C_STACK_COUNT] = v->to->stack_count,
 	};
 	int err = 0;
@@ -407,7 +413,11 @@ static int replay_slowest(struct sonde_replay *v)
 static int replay(struct sonde_replay *v)
 {
 	struct cursor cs[C__MAX] = {0};
+	int64_t active = (int64_t)v->r->active_ns;
 	int err = sonde_visit(v->to, begin, &v->r->meta);
+
+	if (!err && active && v->since <= active && active < v->until)
+		err = sonde_visit(v->to, start, sonde_replay_mono(v, active));
 
 	if (!err)
 		err = open_cursors(v, cs);

@@ -303,10 +303,10 @@ int session_arm(struct session *s)
 	if (s->generation > 1)
 		return start_lenses(s);
 	s->first_active_ns = s->active_since_ns;
-	sonde_snapshot_start(s->snap, s->first_active_ns);
+	err = sonde_visit(&s->out, start, s->first_active_ns);
 	s->start_cpu_ns = session_own_cpu_ns();
 	s->baseline = true;
-	err = session_tick(s, sonde_mono_ns());
+	err = err ? err : session_tick(s, sonde_mono_ns());
 	s->baseline = false;
 	err = err ? err : start_lenses(s);
 	return err ? err : note_plan(s);

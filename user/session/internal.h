@@ -214,6 +214,14 @@ int session_consumption_publish(struct session *s);
 void session_consumption_end(struct session *s);
 int session_push_consumption(struct session *s, uint64_t ts_ns);
 
+/* consent.c: what exact mode costs the target, and the question whether it may. */
+struct session_pairs {
+	double malloc_ns, new_ns; /* more for a malloc and free, a new and delete; 0: not in the plan */
+};
+struct session_pairs session_pairs_of(const struct sonde_plan *plan,
+				      const struct sonde_calibration *c);
+int session_ask_consent(struct session *s);
+
 /* spend.c: what observing costs, as metrics. */
 int session_push_cost(struct session *s, uint64_t ts_ns);
 /* CPU time of this process so far, user and system. */

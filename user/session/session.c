@@ -45,34 +45,6 @@ static int select_targets(struct session *s)
 	return err ? err : sonde_target_list_add(&s->targets, &t);
 }
 
-/* Exact mode slows the target by orders: say by how much, and ask. */
-static int ask_consent(struct session *s)
-{
-	char question[512];
-	double pair_ns = 0;
-
-	if (!exact(s))
-		return 0;
-	for (size_t i = 0; i < s->plan.n; i++)
-		if (s->plan.items[i].alt >= 0 && s->plan.items[i].hook->guarded) {
-			double ns = sonde_cost_per_hit(&s->calibration, &s->plan.items[i]);
-
-			pair_ns = ns > pair_ns ? ns : pair_ns;
-		}
-	snprintf(question, sizeof(question),
-		 "exact mode traps every allocation and every free: each costs the target about "
-		 "%.1f us more "
-		 "(calibrated now), so a query of 1,300 allocations takes about %.0f ms longer; "
-		 "attach%s for %.0f s?",
-		 pair_ns / 1000, pair_ns * 2 * 1300 / 1e6,
-		 s->opts->lens.sites ? " (and each walks its call stack: 0.1 to 0.2 us a frame)"
-				     : "",
-		 (double)s->opts->duration_ns / (double)SONDE_NS_PER_SEC);
-	if (s->opts->consent && s->opts->consent(s->opts->consent_ctx, question))
-		return 0;
-	return sonde_err(ECANCELED, "not attached: exact mode was not agreed to (--yes agrees)");
-}
-
 static void journal(const struct session *s, const char *verb)
 {
 	for (size_t i = 0; i < s->targets.n; i++)
@@ -105,7 +77,7 @@ static int begin(struct session *s)
 {
 	int err = session_prepare(s);
 
-	err = err ? err : ask_consent(s);
+	err = err ? err : session_ask_consent(s);
 	err = err ? err : session_describe(s);
 	err = err ? err : sonde_visit(&s->out, begin, &s->meta);
 	if (err)
@@ -146,6 +118,9 @@ static int record(struct session *s)
 	loop_restart(&s->loop, interval_ns(s));
 	s->deadline_ns = s->opts->instant ? now : d > UINT64_MAX - now ? UINT64_MAX : now + d;
 	err = session_consumption_begin(s);
+	if (!err && !s->opts->instant && s->opts->on_observing)
+		s->opts->on_observing(s->opts->on_observing_ctx, &s->targets,
+				      s->result->attach_ns);
 	err = err ? err : session_release_command(s);
 	while (!err && !s->ended) {
 		err = loop_run(s, s->deadline_ns);
@@ -165,6 +140,7 @@ static int last_tick(struct session *s)
 	int err = session_finish_lenses(s);
 
 	err = err ? err : session_tick(s, now);
+	s->snap->partial = since < interval_ns(s) - interval_ns(s) / 10;
 	if (!err && !s->opts->instant && since > interval_ns(s) / 10)
 		session_show_interval(s);
 	return err;

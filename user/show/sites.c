@@ -182,8 +182,5 @@ int sonde_sites_print(FILE *out, const struct sonde_stack_table *table, size_t r
 		any |= n;
 		sonde_site_groups_fini(g, n);
 	}
-	return any ? 0
-		   : sonde_err(ENODATA, "nothing was counted by call site here; record with "
-					"--alloc-mode exact --sites -d TIME, or page faults with "
-					"--fault-by stack");
+	return any ? 0 : sonde_stack_table_empty(table, UINT32_MAX, "");
 }

@@ -275,6 +275,7 @@ int sonde_stat_line(struct sonde_stat_view *v, const struct sonde_snapshot *snap
 		v->shown = used;
 		v->lines = 0;
 	}
+	v->any = true;
 	v->lines = (v->lines + 1) % HEADING_EVERY;
 	sonde_fmt_rfc3339(stamp, sizeof(stamp), real_now(snap));
 	fprintf(v->out, "%.8s ", stamp + 11);

@@ -12,6 +12,7 @@
 #include "core/str.h"
 #include "show/ledger.h"
 #include "show/summary.h"
+#include "sonde/query.h"
 
 #define B(v)  sonde_fmt_bytes((char[32]){0}, 32, (v))
 #define NS(v) sonde_fmt_ns((char[32]){0}, 32, (v))
@@ -278,6 +279,20 @@ static void print_query_heap(FILE *out, const struct sonde_snapshot *s)
 	fputc('\n', out);
 }
 
+/* That nothing was asked is one thing, that it was not understood another. */
+static void print_no_queries(FILE *out, const struct sonde_snapshot *s)
+{
+	uint64_t n = s->drops[SONDE_LENS_QUERY][SONDE_DROP_UNDECODED];
+
+	if (n)
+		fprintf(out,
+			"Queries none decoded: %s connection%s no protocol that is known here "
+			"(known: " SONDE_QUERY_PROTOCOLS ")\n",
+			N(n), n == 1 ? " speaks" : "s speak");
+	else
+		fprintf(out, "Queries none seen\n");
+}
+
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
 	struct sonde_hist h;
@@ -285,7 +300,7 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	double n = sonde_snapshot_sum(s, "query.spans", &present);
 
 	if (present && n <= 0)
-		fprintf(out, "Queries none seen\n");
+		print_no_queries(out, s);
 	if (!present || n <= 0 || sonde_hist_init(&h))
 		return;
 	fprintf(out, "Queries %s", N(n));
@@ -435,7 +450,7 @@ static void print_own_cost(FILE *out, const struct sonde_snapshot *s, const char
 	if (gauge(s, "cost.own_cpu", &v))
 		fprintf(out, "%ssonde itself %s CPU", before, NS(v));
 	if (gauge(s, "cost.start_cpu", &v))
-		fprintf(out, " after %s to start", NS(v));
+		fprintf(out, " (and %s CPU to start)", NS(v));
 	if (gauge(s, "cost.own_rss", &v))
 		fprintf(out, ", %s RSS", B(v));
 	if (gauge(s, "cost.map_bytes", &v))
@@ -448,6 +463,14 @@ void sonde_summary_own_cost(FILE *out, const struct sonde_snapshot *s)
 	print_own_cost(out, s, "Cost ");
 }
 
+static bool has_cpu(const struct sonde_snapshot *s)
+{
+	bool present;
+
+	sonde_snapshot_sum(s, "proc.cpu_user", &present);
+	return present;
+}
+
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 {
 	double ratio = sonde_summary_cost_ratio(s), v;
@@ -456,7 +479,9 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 	if (ratio >= 0)
 		fprintf(out, "%.2g %% of the target's CPU (hits x calibrated cost)", 100 * ratio);
 	else
-		fprintf(out, "not known: the target used no CPU in this time");
+		fprintf(out, "not known: the target %s",
+			has_cpu(s) ? "used no CPU in this time"
+				   : "was gone before its CPU time was read");
 	if (gauge(s, "cost.hits", &v))
 		fprintf(out, "; %s hits", N(v));
 	print_own_cost(out, s, "; ");

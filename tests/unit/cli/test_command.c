@@ -103,6 +103,20 @@ static void test_refuses(void **state)
 }
 
 /* Whatever else is missing or wrong with the words, --help answers. */
+/* What follows a word is not parsed: its options are another's. */
+static void test_dashes_forgotten(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("sonde run -d 12s searchd --config x"), -EINVAL);
+	assert_int_equal(args.seen, 1ull << __builtin_ctzll(args.seen));
+	assert_int_equal(args.n_words, 1);
+	assert_int_equal(parse("sonde record -o f -d 1s prog -p 3"), -EINVAL);
+	assert_int_equal(args.n_words, 1);
+	assert_int_equal(args.pids.n, 0);
+	assert_int_equal(parse("sonde report -q f --slowest 3"), 0);
+	assert_int_equal(args.slowest, 3);
+}
+
 static void test_help_comes_first(void **state)
 {
 	(void)state;
@@ -203,10 +217,15 @@ static void test_exit(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accepts),	     cmocka_unit_test(test_started_command),
-		cmocka_unit_test(test_refuses),	     cmocka_unit_test(test_help_comes_first),
-		cmocka_unit_test(test_session_opts), cmocka_unit_test(test_session_opts_refused),
-		cmocka_unit_test(test_alloc_modes),  cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_accepts),
+		cmocka_unit_test(test_started_command),
+		cmocka_unit_test(test_refuses),
+		cmocka_unit_test(test_dashes_forgotten),
+		cmocka_unit_test(test_help_comes_first),
+		cmocka_unit_test(test_session_opts),
+		cmocka_unit_test(test_session_opts_refused),
+		cmocka_unit_test(test_alloc_modes),
+		cmocka_unit_test(test_exit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, finish);

@@ -29,7 +29,7 @@ static void value(struct sonde_snapshot *s, const struct sonde_metric_desc *desc
 static void start(struct sonde_snapshot *s)
 {
 	sonde_snapshot_init(s);
-	sonde_snapshot_start(s, BEGIN);
+	sonde_visit(&s->visitor, start, BEGIN);
 }
 
 static void tick(struct sonde_snapshot *s, unsigned second)
@@ -187,6 +187,12 @@ static void test_columns(void **state)
 	text = TEXT_OF(sonde_summary_queries(out, &s, SONDE_NS_PER_SEC));
 	assert_string_equal(text, "Queries none seen\n");
 	free(text);
+	s.drops[SONDE_LENS_QUERY][SONDE_DROP_UNDECODED] = 3;
+	text = TEXT_OF(sonde_summary_queries(out, &s, SONDE_NS_PER_SEC));
+	assert_string_equal(text, "Queries none decoded: 3 connections speak no protocol that is "
+				  "known here (known: MySQL, SphinxAPI)\n");
+	free(text);
+	s.drops[SONDE_LENS_QUERY][SONDE_DROP_UNDECODED] = 0;
 	sonde_snapshot_mark(&s);
 	value(&s, &spans, "", 12);
 	tick(&s, 2);
