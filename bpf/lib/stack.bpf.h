@@ -251,16 +251,13 @@ static __always_inline __u64 stack_mix(__u64 h, __u64 v)
 static long stack_step(__u32 i, struct stack_walk **ref)
 {
 	struct stack_walk *w = *ref;
-	__u64 pc;
 	__u32 end;
 
 	if (i >= SONDE_STACK_FRAMES)
 		return 1;
-	/* As return addresses are: behind the byte that says which function and line it is. */
-	pc = w->ip + w->exact;
-	w->value.pcs[i] = pc;
+	w->value.pcs[i] = w->ip;
 	w->value.n = i + 1;
-	w->hash = stack_mix(w->hash, pc);
+	w->hash = stack_mix(w->hash, w->ip);
 	end = stack_to_caller(w);
 	if (end == SONDE_STACK_END__MAX)
 		return 0;

@@ -101,8 +101,7 @@ struct sonde_stack_value {
 	sonde_u64 live_calls, live_bytes; /* of the blocks in the sample                          */
 	sonde_u64 live_squares;		  /* sum of (bytes / 16)^2, for the error of the sample   */
 	sonde_u32 target, end, n, pad;
-	/* Innermost first: return addresses; of where a thread was interrupted one more than that. */
-	sonde_u64 pcs[SONDE_STACK_FRAMES];
+	sonde_u64 pcs[SONDE_STACK_FRAMES]; /* innermost first: return addresses */
 };
 #define SONDE_STACK_LOST_KEY(lens, target) ((sonde_u64)(lens) << 32 | ((target) + 1))
 #define SONDE_STACK_HASHED		   (1ull << 63)

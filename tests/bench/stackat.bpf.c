@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The stack of a thread that is interrupted anywhere, counted; see stackat.c. */
-#define STACK_LENS SONDE_LENS_ALLOC
+#define STACK_LENS SONDE_LENS_ALLOC /* whose drops are counted */
+
 #include "lib/stack.bpf.h"
 
 SEC("uprobe")

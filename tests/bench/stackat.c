@@ -23,6 +23,8 @@
 
 #include "bench/stackat.skel.h"
 
+extern const struct sonde_lens sonde_lens_alloc; /* whose maps these are */
+
 static struct stackat_bpf *skel;
 static struct sonde_stacks *stacks;
 
@@ -67,6 +69,7 @@ static int print_stack(const struct sonde_stack_value *v)
 
 	for (uint32_t i = 0; i < v->n; i++)
 		code[i] = sonde_stacks_code(stacks, 0, v->pcs[i]);
+	code[0].exact = true;
 	err = sonde_stacks_name(stacks, code, v->n, &frames, &n);
 	if (err)
 		return err;
@@ -124,7 +127,8 @@ int main(int argc, char **argv)
 	struct sonde_target_list targets = {0};
 	struct sonde_lens_opts opts = {.sites = true};
 	struct sonde_visitor out = {0};
-	struct sonde_lens_ctx ctx = {.targets = &targets, .opts = &opts, .out = &out};
+	struct sonde_lens_ctx ctx = {
+		.lens = &sonde_lens_alloc, .targets = &targets, .opts = &opts, .out = &out};
 	struct sonde_target t = {0};
 	uint64_t pid;
 	int err;
