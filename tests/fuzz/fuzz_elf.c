@@ -40,6 +40,10 @@ static void read_seed(void)
 static void damage(void)
 {
 	memcpy(copy, seed, seed_len);
+	if (!fuzz_below(3)) { /* no section headers: names by PT_DYNAMIC */
+		memset(copy + 40, 0, 8);
+		memset(copy + 58, 0, 6);
+	}
 	for (uint64_t n = 1 + fuzz_below(12); n; n--) {
 		uint64_t where = fuzz_below(4);
 		size_t at = where == 0	 ? fuzz_below(64)

@@ -11,8 +11,8 @@
 #include "target/elf_file.h"
 
 #define ENTRIES_MAX 4096
-#define SYMBOLS_MAX (1u << 22)
-#define STRINGS_MAX (1u << 28)
+#define SYMBOLS_MAX (1u << 20)
+#define STRINGS_MAX (1u << 26)
 
 struct places {
 	uint64_t symtab, strtab, strsz, hash, gnu_hash, versym;
