@@ -112,7 +112,7 @@ static __always_inline bool ours(void)
 {
 	struct sonde_control *c = gate_control();
 
-	if (!c || !c->ready || !started)
+	if (!c || !c->ready || !started || !gate_held(SONDE_LENS_ALLOC))
 		return false;
 	if (c->only_tid && c->only_tid != (__u32)bpf_get_current_pid_tgid())
 		return false;

@@ -57,7 +57,7 @@ static __always_inline bool ours(void)
 {
 	struct sonde_control *c = gate_control();
 
-	if (!c || !c->ready || !counting)
+	if (!c || !c->ready || !counting || !gate_held(SONDE_LENS_ASK))
 		return false;
 	if (c->only_tid && c->only_tid != (__u32)bpf_get_current_pid_tgid())
 		return false;

@@ -42,11 +42,26 @@ int BPF_PROG(proc_exec, struct task_struct *task)
 	return 0;
 }
 
+/* Exits come before the files are closed, and the probes with them. */
+static __always_inline void mark_lost(__u32 tgid)
+{
+	for (__u32 lens = 0; lens < SONDE_LENS__MAX; lens++) {
+		__u32 key = lens;
+		struct sonde_guard_slot *g = bpf_map_lookup_elem(&guards, &key);
+
+		if (g && g->tgid == tgid && !g->lost_ns)
+			g->lost_ns = bpf_ktime_get_ns();
+	}
+}
+
 /* The leader's exit stands for the group's: `group_dead` is an argument only since 6.16. */
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(proc_exit, struct task_struct *task)
 {
-	if (task->pid == task->tgid && ours(task->tgid))
+	if (task->pid != task->tgid)
+		return 0;
+	mark_lost(task->tgid);
+	if (ours(task->tgid))
 		send_proc(SONDE_PROC_EXIT, (__u64)task->tgid << 32 | (__u32)task->pid, 0);
 	return 0;
 }

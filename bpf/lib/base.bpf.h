@@ -49,6 +49,13 @@ struct {
 	__type(value, struct sonde_target_slot);
 } targets SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SONDE_LENS__MAX);
+	__type(key, __u32);
+	__type(value, struct sonde_guard_slot);
+} guards SEC(".maps");
+
 /* Atomic: uprobe programs can be preempted by another thread's on the same CPU. */
 static __always_inline void count_drop(enum sonde_lens_id lens, enum sonde_drop cause)
 {

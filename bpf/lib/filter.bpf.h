@@ -72,6 +72,14 @@ static __always_inline bool gate_is_target(__u32 index)
 	return slot && slot->index == index;
 }
 
+/* Are all links of @lens there that a guard holds? */
+static __always_inline bool gate_held(__u32 lens)
+{
+	struct sonde_guard_slot *g = bpf_map_lookup_elem(&guards, &lens);
+
+	return g && !g->lost_ns;
+}
+
 /* For programs that run in any context (softirq): only whether sonde is recording. */
 static __always_inline bool gate_ready(void)
 {

@@ -37,6 +37,17 @@ struct sonde_control {
 	char comm[SONDE_COMM_BYTES];
 };
 
+/*
+ * Value of map `guards`, one for each lens: the process that holds its dear probes. It lets go of them one
+ * after the other, which takes up to a second; so that a free is not missed whose malloc was counted, all
+ * of the lens's programs stop counting at the moment that the process begins to exit.
+ */
+struct sonde_guard_slot {
+	sonde_u32 tgid; /* 0: none                                                                 */
+	sonde_u32 pad;
+	sonde_u64 lost_ns; /* CLOCK_MONOTONIC; 0: it lives                                         */
+};
+
 /* Value of map `targets`, keyed by tgid. */
 struct sonde_target_slot {
 	sonde_u32 index; /* the target's number in the session                                     */

@@ -23,6 +23,7 @@ static const struct {
 	{"events", offsetof(struct sonde_engine_maps, events)},
 	{"drops", offsetof(struct sonde_engine_maps, drops)},
 	{"control", offsetof(struct sonde_engine_maps, control)},
+	{"guards", offsetof(struct sonde_engine_maps, guards)},
 	{"targets", offsetof(struct sonde_engine_maps, targets)},
 	{"span", offsetof(struct sonde_engine_maps, span)},
 	{"tls_places", offsetof(struct sonde_engine_maps, tls_places)},

@@ -24,7 +24,8 @@ struct sonde_engine;
 
 /* Shared maps, created before any lens and given to every object that declares a map of that name. */
 struct sonde_engine_maps {
-	int events, drops, control, targets, span, tls_places, window; /* fds, owned by the engine */
+	/* fds, owned by the engine */
+	int events, drops, control, guards, targets, span, tls_places, window;
 };
 
 /* @ring_bytes: 0 for the default; else a power of two of whole pages. 0 or -errno (logged). */
@@ -62,6 +63,9 @@ void sonde_engine_beat(struct sonde_engine *e);
 bool sonde_engine_guard_alive(struct sonde_engine *e);
 /* Lenses, a bit each, of which a child has ended by itself; until they are detached. */
 uint32_t sonde_engine_guards_lost(struct sonde_engine *e);
+/* When the guard of @lens began to exit, from which on the lens counts nothing; 0: it lives, or there is
+ * none. CLOCK_MONOTONIC. */
+uint64_t sonde_engine_lost_ns(const struct sonde_engine *e, int lens);
 /* Close the links of one lens, or of all (-1). Blocks while the kernel works. */
 int sonde_engine_detach(struct sonde_engine *e, int lens, uint64_t *took_ns);
 

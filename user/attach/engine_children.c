@@ -6,10 +6,29 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <bpf/bpf.h>
 
 #include "attach/engine_priv.h"
 #include "core/err.h"
 #include "core/mem.h"
+
+/* So that its exit, whatever the cause, ends the counting before it ends the first link. */
+static int tell_kernel(struct sonde_engine *e, int lens, const struct sonde_guard *g)
+{
+	struct sonde_guard_slot slot = {.tgid = (uint32_t)g->pid};
+
+	if (bpf_map_update_elem(e->maps.guards, &lens, &slot, BPF_ANY))
+		return sonde_err(errno, "cannot name the guard of lens %s to the kernel: %s",
+				 e->lens[lens].name, strerror(errno));
+	return 0;
+}
+
+uint64_t sonde_engine_lost_ns(const struct sonde_engine *e, int lens)
+{
+	struct sonde_guard_slot slot;
+
+	return bpf_map_lookup_elem(e->maps.guards, &lens, &slot) ? 0 : slot.lost_ns;
+}
 
 int sonde_engine_hold(struct sonde_engine *e, int lens, const struct sonde_requests *reqs,
 		      uint64_t beat_ns, uint64_t max_ns)
@@ -30,7 +49,7 @@ int sonde_engine_hold(struct sonde_engine *e, int lens, const struct sonde_reque
 		return sonde_err(err, "cannot start the guard child of lens %s: %s",
 				 e->lens[lens].name, strerror(-err));
 	e->children[e->n_children++] = child;
-	return 0;
+	return beat_ns || max_ns ? tell_kernel(e, lens, &child.g) : 0;
 }
 
 void sonde_engine_release(struct sonde_engine *e, int lens, size_t from)
@@ -62,7 +81,8 @@ uint32_t sonde_engine_guards_lost(struct sonde_engine *e)
 	for (size_t i = 0; i < e->n_children; i++) {
 		struct sonde_guard *g = &e->children[i].g;
 
-		if (g->pid && !sonde_guard_alive(g))
+		if (sonde_engine_lost_ns(e, e->children[i].lens) ||
+		    (g->pid && !sonde_guard_alive(g)))
 			e->guards_lost |= 1u << e->children[i].lens;
 	}
 	return e->guards_lost;

@@ -72,6 +72,7 @@ static int run_export(const struct sonde_args *args)
 		err = sonde_read_open(args, &r, &filter);
 	if (!err)
 		err = sonde_output_open(&out, args);
+	sonde_output_raw();
 	if (!err) {
 		err = export_to(args, r, &filter, out);
 		err = sonde_output_close(&out, args, err);

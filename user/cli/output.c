@@ -15,20 +15,20 @@
 #include "cli/output.h"
 #include "core/err.h"
 #include "core/log.h"
+#include "core/str.h"
 
 static int first_error;
-static bool hold;
+static bool hold, raw;
 
 void sonde_output_hold(void)
 {
 	hold = true;
 }
 
-static ssize_t write_stdout(void *cookie, const char *buf, size_t size)
+static size_t put(const char *buf, size_t size)
 {
 	size_t done = 0;
 
-	(void)cookie;
 	while (done < size && !first_error) {
 		ssize_t n = write(STDOUT_FILENO, buf + done, size - done);
 
@@ -39,7 +39,55 @@ static ssize_t write_stdout(void *cookie, const char *buf, size_t size)
 		else if (errno != EINTR)
 			first_error = -errno;
 	}
-	return (ssize_t)done;
+	return done;
+}
+
+/* Bytes at the end that are the beginning of a character. */
+static size_t unfinished(const char *buf, size_t size)
+{
+	for (size_t back = 1; back <= 3 && back <= size; back++) {
+		unsigned char c = (unsigned char)buf[size - back];
+
+		if (c >= 0xc0)
+			return back < (c >= 0xf0 ? 4u : c >= 0xe0 ? 3u : 2u) ? back : 0;
+		if (c < 0x80)
+			break;
+	}
+	return 0;
+}
+
+/*
+ * Text on its way out: names, settings and commands were chosen by whoever ran the program or made
+ * the recording, and must not steer a terminal. Every command's output comes through here; what
+ * export makes for other programs is left alone unless it goes to a terminal.
+ */
+static ssize_t write_stdout(void *cookie, const char *buf, size_t size)
+{
+	static char begun[4]; /* of a character that the buffer's end has cut in two */
+	static size_t n_begun;
+	sonde_autostr struct sonde_str in = {0}, clean = {0};
+	size_t rest;
+
+	(void)cookie;
+	if (raw)
+		return (ssize_t)put(buf, size);
+	if (sonde_str_add(&in, begun, n_begun) || sonde_str_add(&in, buf, size)) {
+		first_error = first_error ? first_error : -ENOMEM;
+		return 0;
+	}
+	rest = unfinished(in.s, in.len);
+	if (sonde_str_add_utf8(&clean, in.s, in.len - rest)) {
+		first_error = first_error ? first_error : -ENOMEM;
+		return 0;
+	}
+	n_begun = rest;
+	memcpy(begun, in.s + in.len - rest, rest);
+	return put(sonde_str_get(&clean), clean.len) == clean.len ? (ssize_t)size : 0;
+}
+
+void sonde_output_raw(void)
+{
+	raw = !isatty(STDOUT_FILENO);
 }
 
 static void do_nothing(int sig)
@@ -100,14 +148,14 @@ int sonde_output_finish(int err)
 
 void sonde_say(const char *fmt, ...)
 {
+	char text[4096], clean[4096];
 	va_list ap;
 
 	if (sonde_log_get_level() < SONDE_LOG_WARN)
 		return;
 	fflush(stdout); /* so that what was printed before stands before */
 	va_start(ap, fmt);
-	fputs("sonde: ", stderr);
-	vfprintf(stderr, fmt, ap);
-	fputc('\n', stderr);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	fprintf(stderr, "sonde: %s\n", sonde_plain(clean, sizeof(clean), text));
 }

@@ -21,6 +21,10 @@ int sonde_output_flush(void);
 /* The exit code of a command that ended with @err, after everything is written. */
 int sonde_output_finish(int err);
 
+/* What is printed are bytes for another program: pass them on as they are, except to a terminal.
+ * Otherwise control characters are replaced on their way. */
+void sonde_output_raw(void);
+
 /* A message that is no warning, to stderr, unless -q. */
 void sonde_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

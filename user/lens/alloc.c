@@ -303,6 +303,8 @@ static int push_live(const struct sonde_lens_ctx *ctx, uint32_t target,
 			"found in the process");
 	err = sonde_lens_push(ctx, target, M_HANDED_OUT, "", ts_ns, (double)in);
 	err = err ? err : sonde_lens_push(ctx, target, M_GIVEN_BACK, "", ts_ns, (double)out);
+	if (!err && ctx->lost_ns)
+		return sonde_lens_push_absent(ctx, target, M_LIVE, "", ts_ns, ctx->lost_why);
 	return err ? err
 		   : sonde_lens_push(ctx, target, M_LIVE, "", ts_ns, (double)(int64_t)(in - out));
 }

@@ -118,6 +118,10 @@ int sonde_alloc_consumption(struct sonde_lens_ctx *ctx, const struct sonde_alloc
 		.taken_ns = now_ns,
 		.source = base->known ? SONDE_CONSUMPTION_EXACT : SONDE_CONSUMPTION_CHANGE,
 	};
+	if (ctx->lost_ns) { /* nobody knows what has happened since */
+		out->taken_ns = ctx->lost_ns;
+		out->bound = UINT64_MAX;
+	}
 	return 0;
 }
 

@@ -16,8 +16,6 @@
 #include "core/mem.h"
 #include "lens/ask_impl.h"
 
-#define GUARD_NS (2 * SONDE_NS_PER_SEC) /* as the session's: how long probes outlive a stopped sonde */
-
 /* CPU time of a whole process, to the ns, dead threads included; 0 once it has gone. */
 static uint64_t cpu_of(pid_t pid)
 {
@@ -196,13 +194,11 @@ int ask_window_open(struct sonde_lens_ctx *ctx, uint64_t now_ns)
 	return set_counting(ctx, ++s->windows);
 }
 
-int ask_window_close(struct sonde_lens_ctx *ctx, uint64_t now_ns)
+static int close_at(struct sonde_lens_ctx *ctx, uint64_t now_ns)
 {
 	struct ask_state *s = ctx->priv;
 	int err;
 
-	if (!s->open)
-		return 0;
 	err = set_counting(ctx, 0);
 	err = err ? err : read_clocks(ctx, false);
 	for (size_t i = 0; i < s->n_times; i++)
@@ -214,14 +210,15 @@ int ask_window_close(struct sonde_lens_ctx *ctx, uint64_t now_ns)
 }
 
 /*
- * The probes went by themselves, up to GUARD_NS after the last pulse (sonde was stopped). What calls are
- * compared with ends there too: the time is known, the CPU time is taken to have passed evenly.
+ * The probes went by themselves (sonde was stopped). What calls are compared with ends there too:
+ * the time is known, the CPU time is taken to have passed evenly since the last pulse.
  */
-static void close_lost(struct sonde_lens_ctx *ctx, uint64_t now_ns)
+static int close_lost(struct sonde_lens_ctx *ctx, uint64_t now_ns)
 {
 	struct ask_state *s = ctx->priv;
-	uint64_t since = now_ns - s->pulse_ns, seen = since < GUARD_NS ? since : GUARD_NS;
-	double part = since ? (double)seen / (double)since : 1;
+	uint64_t since = now_ns - s->pulse_ns;
+	uint64_t seen = ctx->lost_ns > s->pulse_ns ? ctx->lost_ns - s->pulse_ns : 0;
+	double part = since > seen ? (double)seen / (double)since : 1;
 
 	for (size_t i = 0; i < s->n_times; i++) {
 		uint64_t before = s->times[i].last_ns, cpu;
@@ -231,7 +228,16 @@ static void close_lost(struct sonde_lens_ctx *ctx, uint64_t now_ns)
 		/* What passed unseen is as if before this window. */
 		s->times[i].begin_ns += cpu - (uint64_t)(part * (double)cpu);
 	}
-	ask_window_close(ctx, s->pulse_ns + seen);
+	return close_at(ctx, s->pulse_ns + seen);
+}
+
+int ask_window_close(struct sonde_lens_ctx *ctx, uint64_t now_ns)
+{
+	struct ask_state *s = ctx->priv;
+
+	if (!s->open)
+		return 0;
+	return ctx->lost_ns ? close_lost(ctx, now_ns) : close_at(ctx, now_ns);
 }
 
 /* Once: the reader must know that what follows is a sample. */
@@ -257,8 +263,8 @@ bool ask_pulse(struct sonde_lens_ctx *ctx, uint64_t now_ns, bool attached)
 
 	if (!s || !s->attached)
 		return attached;
-	if (!attached && s->open)
-		close_lost(ctx, now_ns);
+	if (!attached)
+		ask_window_close(ctx, now_ns); /* still open when the probes were lost */
 	s->pulse_ns = now_ns;
 	if (attached && !s->open)
 		return !ask_window_open(ctx, now_ns); /* the probes are there now */

@@ -64,6 +64,12 @@ struct sonde_lens_ctx {
 	struct sonde_plan *plan;   /* the executed plan: which alternative each hook got            */
 	/* What a hit costs on this machine; NULL or all 0 where it was not measured. */
 	const struct sonde_calibration *calibration;
+	/*
+	 * Not 0: this lens's probes went by themselves at that time (CLOCK_MONOTONIC) and it has counted
+	 * nothing since. A level that is added up from counts is absent then, for the reason lost_why.
+	 */
+	uint64_t lost_ns;
+	const char *lost_why;
 	bool rehearsal;		   /* values of this tick are not kept: leave out what is dear      */
 	void *priv;		   /* the lens's own state, made by init, freed by fini             */
 };

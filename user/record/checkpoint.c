@@ -35,6 +35,7 @@ static int after_commit(void *ctx, sqlite3 *db, const char *name, int pages)
 
 	(void)db;
 	(void)name;
+	c->logged = pages;
 	if (pages < c->pages)
 		return SQLITE_OK;
 	pthread_mutex_lock(&c->lock);

@@ -13,6 +13,7 @@
 struct sonde_checkpointer {
 	sqlite3 *db; /* the thread's own connection */
 	int pages;
+	int logged; /* pages in the log after the writer's last commit; its thread only */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;

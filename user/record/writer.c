@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/bus.h"
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
@@ -37,12 +38,29 @@ static void stop(struct sonde_writer *w, int err)
 	w->in_txn = false;
 }
 
+/* What is left is kept as it is: moving pages by a log that has holes would damage more. */
+static int fail_cut_off(struct sonde_writer *w, const char *ending)
+{
+	stop(w, ESTALE);
+	sqlite3_db_config(w->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	if (w->checkpointer.db)
+		sqlite3_db_config(w->checkpointer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	return sonde_err(ESTALE,
+			 "recording to %s stopped: %s%s was cut off by something else; what was "
+			 "recorded may be lost in part or whole",
+			 w->path, w->path, ending);
+}
+
 static int fail(struct sonde_writer *w, int code)
 {
+	const char *cut;
 	char when[40];
 
 	if (w->failed)
 		return w->failed;
+	cut = sonde_writer_has_file(w) ? sonde_writer_cut_off(w) : NULL;
+	if (cut)
+		return fail_cut_off(w, cut);
 	stop(w, sonde_db_errno(code));
 	if (w->last_tick_ns)
 		sonde_fmt_rfc3339(when, sizeof(when), w->last_tick_ns);
@@ -55,11 +73,17 @@ static int fail(struct sonde_writer *w, int code)
 	return w->failed;
 }
 
-/* Going on would fill a file that nobody finds, or that is another's by now. */
+/* Going on would fill a file that nobody finds, or that is another's by now, or has a hole. */
 static int check_file(struct sonde_writer *w)
 {
-	if (w->failed || sonde_writer_has_file(w))
+	const char *cut;
+
+	if (w->failed)
 		return w->failed;
+	if (sonde_writer_has_file(w)) {
+		cut = sonde_writer_cut_off(w);
+		return cut ? fail_cut_off(w, cut) : 0;
+	}
 	stop(w, ESTALE);
 	return sonde_err(
 		ESTALE,
@@ -104,10 +128,12 @@ static int commit(struct sonde_writer *w)
 
 	if (w->failed || !w->in_txn)
 		return w->failed;
-	err = run(w, SONDE_ST_COMMIT);
-	if (!err)
-		w->in_txn = false;
-	return err;
+	err = check_file(w); /* before it grows again: a hole is seen by the size only */
+	err = err ? err : run(w, SONDE_ST_COMMIT);
+	if (err)
+		return err;
+	w->in_txn = false;
+	return check_file(w);
 }
 
 /* Printable ASCII needs no copy, and is nearly everything. */
@@ -371,6 +397,7 @@ int sonde_writer_open(struct sonde_writer **out, const char *path,
 
 	if (!w)
 		return sonde_err(ENOMEM, "cannot start recording %s: out of memory", path);
+	sonde_bus_survive(); /* SQLite maps the index of its log */
 	err = sonde_writer_create(w);
 	if (!err) {
 		err = open_db(w);
@@ -395,11 +422,39 @@ void sonde_writer_stats(const struct sonde_writer *w, struct sonde_writer_stats 
 	*out = w->stats;
 }
 
+/* Up to this size all is read, which takes some tenths of a second; of a larger one only its index.
+ */
+#define WHOLE_CHECK_BYTES (128ll << 20)
+
+/* What the file itself says, now that everything is in it. */
+static bool is_whole(struct sonde_writer *w)
+{
+	bool all = w->size < WHOLE_CHECK_BYTES, whole;
+	sqlite3_stmt *stmt = NULL;
+
+	/* What this connection has in memory is no witness. */
+	sqlite3_db_release_memory(w->db);
+	if (sonde_db_prepare(w->db, &stmt,
+			     all ? "PRAGMA quick_check(1)"
+				 : "SELECT 'ok' FROM meta, (SELECT max(ts_ns) FROM tick) "
+				   "WHERE key = 'complete' AND value = '1'"))
+		return false;
+	whole = sqlite3_step(stmt) == SQLITE_ROW &&
+		!strcmp((const char *)sqlite3_column_text(stmt, 0), "ok");
+	sqlite3_finalize(stmt);
+	return whole;
+}
+
 /* A finished recording becomes one plain file, readable where nothing can be written. A reader that
  * still has it open keeps SQLite from that: then it stays in WAL mode, which reads as well. */
 static int finish_file(struct sonde_writer *w)
 {
 	sqlite3_exec(w->db, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
+	if (!is_whole(w))
+		return sonde_err(EBADMSG,
+				 "recording %s is damaged: something else has written to it or cut "
+				 "it off; record again, to a file that others leave alone",
+				 w->path);
 	if (fsync(w->fd))
 		return sonde_err(errno, "recording %s may be incomplete on disk: %s", w->path,
 				 strerror(errno));
@@ -419,6 +474,8 @@ int sonde_writer_close(struct sonde_writer **wp)
 		sqlite3_finalize(w->st[i]);
 		w->st[i] = NULL;
 	}
+	if (!err && w->ended)
+		err = check_file(w);
 	sonde_checkpointer_stop(&w->checkpointer);
 	if (!err && w->ended)
 		err = finish_file(w);

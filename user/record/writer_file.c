@@ -16,6 +16,8 @@
 #include "core/mem.h"
 #include "record/writer_impl.h"
 
+enum { PAGE_BYTES = 4096, LOG_INDEX_BYTES = 32768 };
+
 static const char *const companions[] = {"-wal", "-shm", "-journal"};
 
 /* SQLite would replay a log that an earlier recording of this name left behind. */
@@ -101,4 +103,35 @@ int sonde_writer_create(struct sonde_writer *w)
 bool sonde_writer_has_file(const struct sonde_writer *w)
 {
 	return names(w->path, w->fd);
+}
+
+/* -1: it is not there. */
+static off_t size_of(const struct sonde_writer *w, const char *ending)
+{
+	char name[PATH_MAX];
+	struct stat st;
+
+	snprintf(name, sizeof(name), "%s%s", w->path, ending);
+	return stat(name, &st) ? -1 : st.st_size;
+}
+
+/*
+ * SQLite writes on behind a hole and says that all is well. The log holds a header of 32 bytes, and
+ * one of 24 before each page; the index of the log comes in pieces of 32 KiB.
+ */
+const char *sonde_writer_cut_off(struct sonde_writer *w)
+{
+	off_t log = w->checkpointer.logged
+			    ? 32 + (off_t)w->checkpointer.logged * (PAGE_BYTES + 24)
+			    : 0;
+	struct stat st;
+
+	if (fstat(w->fd, &st) || st.st_size < w->size)
+		return "";
+	w->size = st.st_size;
+	if (!w->checkpointer.running)
+		return NULL; /* no log yet, or none that is known */
+	if (size_of(w, "-wal") < log)
+		return "-wal";
+	return size_of(w, "-shm") < LOG_INDEX_BYTES ? "-shm" : NULL;
 }

@@ -67,6 +67,7 @@ struct sonde_writer {
 	sqlite3 *db;
 	struct sonde_checkpointer checkpointer;
 	sqlite3_stmt *st[SONDE_ST__MAX];
+	off_t size; /* of the recording itself, which never shrinks              */
 	bool in_txn, ended, clock_given;
 	int failed; /* -errno of the first failure; nothing is written after it            */
 	uint64_t last_tick_ns; /* UTC, committed; 0: none yet */
@@ -103,6 +104,9 @@ int sonde_writer_own_note(struct sonde_writer *w, uint64_t ts_ns, enum sonde_not
 int sonde_writer_create(struct sonde_writer *w);
 /* Is the file still there by its name? */
 bool sonde_writer_has_file(const struct sonde_writer *w);
+/* Has somebody else cut off a file of the recording? The ending of its name ("", "-wal", "-shm"),
+ * or NULL. */
+const char *sonde_writer_cut_off(struct sonde_writer *w);
 
 /* The hooks, one file each subject. */
 int sonde_writer_metric(void *ctx, const struct sonde_metric *m);

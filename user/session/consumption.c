@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <sys/resource.h>
 
+#include "core/bus.h"
 #include "core/err.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "session/internal.h"
 
@@ -84,20 +86,46 @@ int session_consumption_begin(struct session *s)
 				    s->opts->consumption_interval_ns, first_target(s), &c);
 }
 
+/* A page that no reader finds, or that is cut off, is left: said once, for who reads it must act.
+ */
+static int check_page(struct session *s)
+{
+	const char *damage = s->publisher ? sonde_publisher_damage(s->publisher) : NULL;
+
+	if (!damage)
+		return 0;
+	sonde_publisher_close(&s->publisher);
+	loop_publish(&s->loop, 0);
+	sonde_warn("--publish %s: the file %s by something else; nothing is published any more",
+		   s->opts->publish, damage);
+	return session_note(s, SONDE_NOTE_DEGRADED, "start sonde again to publish",
+			    "--publish %s: the file %s by something else and is published no more",
+			    s->opts->publish, damage);
+}
+
 /* Without a value (a target was replaced and is being attached to) the page says so. */
 int session_consumption_publish(struct session *s)
 {
 	struct sonde_consumption c;
+	unsigned int cut = sonde_bus_count();
+	int err;
 
 	if (!s->publisher)
 		return 0;
 	read_value(s, sonde_mono_ns(), &c);
+	err = session_check_guard(s);
+	if (s->lost_ns) /* perhaps between the reading and here */
+		read_value(s, sonde_mono_ns(), &c);
 	sonde_publisher_write(s->publisher, &c);
-	return 0;
+	if (!err && sonde_bus_count() != cut)
+		err = check_page(s);
+	return err;
 }
 
 void session_consumption_end(struct session *s)
 {
+	if (s->lost_ns)
+		session_consumption_publish(s);
 	sonde_publisher_close(&s->publisher);
 }
 
@@ -109,9 +137,16 @@ int session_push_consumption(struct session *s, uint64_t ts_ns)
 
 	if (!is_wanted(s) || s->baseline)
 		return 0;
+	err = check_page(s);
+	if (err)
+		return err;
 	m.desc = &metrics[M_CURRENT];
 	if (read_value(s, sonde_mono_ns(), &c)) {
 		m.absent = "no lens has a value now";
+		return sonde_visit(&s->out, metric, &m);
+	}
+	if (s->lost_ns) {
+		m.absent = s->lost_why;
 		return sonde_visit(&s->out, metric, &m);
 	}
 	m.value = (double)c.bytes;

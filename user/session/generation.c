@@ -336,27 +336,9 @@ int session_pulse(struct session *s)
 		want = ctx->lens->pulse(ctx, sonde_mono_ns(), !s->resting[l]);
 		if (want == !s->resting[l])
 			continue;
+		ctx->lost_ns = 0;
 		err = want ? attach_lens(s, l) : sonde_engine_detach(s->engine, l, NULL);
 		s->resting[l] = !want;
-	}
-	return err;
-}
-
-int session_rest_lost(struct session *s, uint32_t *lost)
-{
-	int err = 0;
-
-	for (int l = 0; l < SONDE_LENS__MAX && !err; l++) {
-		if (!(*lost & 1u << l) || !s->inited[l] || !s->ctx[l].lens->pulse)
-			continue;
-		*lost &= ~(1u << l);
-		err = sonde_engine_detach(s->engine, l, NULL);
-		s->resting[l] = true;
-		if (!err)
-			err = session_note(s, SONDE_NOTE_INFO, "",
-					   "%s: its probes were removed by their guard while sonde "
-					   "was stopped or starved for 2 s; they are put back",
-					   s->ctx[l].lens->name);
 	}
 	return err;
 }

@@ -110,6 +110,8 @@ struct session {
 	struct sonde_harm harm;
 	uint64_t first_active_ns, active_since_ns, observed_ns;
 	uint64_t last_beat_ns; /* when the guard last heard of us */
+	uint64_t lost_ns; /* when probes went by themselves, 0: they are there */
+	char lost_why[64];
 	uint64_t start_cpu_ns; /* own CPU time when recording began */
 	uint64_t deadline_ns;
 	uint64_t next_follow_ns;
@@ -141,9 +143,6 @@ bool session_in_windows(const struct session *s, int lens);
 int session_windows(struct session *s);
 /* End the present one now. */
 int session_windows_stop(struct session *s);
-/* Of the lenses in *lost, whose guard took their links: those that rest now and then anyway rest
- * now, and are taken out of the mask. 0 or -errno. */
-int session_rest_lost(struct session *s, uint32_t *lost);
 void session_teardown(struct session *s);
 /* After the pause: lenses tell what is still open. */
 int session_finish_lenses(struct session *s);
@@ -152,6 +151,10 @@ int session_make_plan(struct session *s);
 void session_enable_lenses(struct session *s);
 /* Are the allocator's functions probed, be it in windows? */
 bool session_probes_alloc(const struct session *s);
+
+/* lost.c: have probes gone by themselves? Then the session ends, with a note. Cheap; ask it before
+ * figures are read. 0 or -errno. */
+int session_check_guard(struct session *s);
 
 /* loop.c */
 int loop_init(struct loop *l, uint64_t drain_ns, uint64_t interval_ns);

@@ -209,8 +209,9 @@ void session_show_interval(struct session *s)
 
 static int on_tick(struct session *s, uint64_t now_ns)
 {
-	int err = session_check_targets(s);
+	int err = session_check_guard(s);
 
+	err = err ? err : session_check_targets(s);
 	err = err ? err : session_check_libraries(s);
 	err = err ? err : session_settings_check(s);
 	err = err ? err : session_tick(s, now_ns);
@@ -219,26 +220,9 @@ static int on_tick(struct session *s, uint64_t now_ns)
 	return err;
 }
 
-/* The guard takes the probes away when sonde gets no CPU for long: what follows would be zeros. */
-static int check_guard(struct session *s)
-{
-	uint32_t lost = s->engine ? sonde_engine_guards_lost(s->engine) : 0;
-	int err = lost ? session_rest_lost(s, &lost) : 0;
-
-	if (err || !lost)
-		return err;
-	s->ended = "probes lost";
-	/* They went when the guard had not heard of us for its time, not when we woke up. */
-	if (s->active_since_ns && s->last_beat_ns + GUARD_NS > s->active_since_ns)
-		s->observed_ns += s->last_beat_ns + GUARD_NS - s->active_since_ns;
-	s->active_since_ns = 0;
-	return session_note(s, SONDE_NOTE_DEGRADED, "observe when the machine is less busy",
-			    "the guard removed the probes: sonde was stopped or starved for 2 s");
-}
-
 static int on_drain(struct session *s)
 {
-	int err = check_guard(s);
+	int err = session_check_guard(s);
 
 	if (s->engine && !err && !s->ended) {
 		sonde_engine_beat(s->engine);

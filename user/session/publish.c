@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "core/bus.h"
 #include "core/err.h"
 #include "core/mem.h"
 #include "session/publish.h"
@@ -30,6 +31,7 @@ struct sonde_publisher {
 	struct sonde_consumption_page *page;
 	dev_t dev;
 	ino_t inode;
+	int fd;
 };
 
 /* Its process is there and has written lately: a number alone may be another process's by now. */
@@ -112,6 +114,9 @@ static int fill(struct sonde_publisher *p, int fd, uint64_t interval_ns, pid_t t
 	memcpy(p->page->magic, SONDE_CONSUMPTION_MAGIC, sizeof(p->page->magic));
 	if (fchmod(fd, 0644) || fstat(fd, &st))
 		return -errno;
+	p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (p->fd < 0)
+		return -errno;
 	p->dev = st.st_dev;
 	p->inode = st.st_ino;
 	return 0;
@@ -121,6 +126,8 @@ static void drop(struct sonde_publisher **p)
 {
 	if ((*p)->page)
 		munmap((*p)->page, SONDE_CONSUMPTION_SIZE);
+	if ((*p)->fd >= 0)
+		close((*p)->fd);
 	free((*p)->path);
 	free(*p);
 	*p = NULL;
@@ -150,12 +157,15 @@ int sonde_publisher_open(struct sonde_publisher **out, const char *path, uint64_
 	if (found < 0)
 		return found;
 	p = calloc(1, sizeof(*p));
-	if (p)
+	if (p) {
+		p->fd = -1;
 		p->path = strdup(path);
+	}
 	if (!p || !p->path) {
 		free(p);
 		return sonde_err(ENOMEM, "--publish: no memory");
 	}
+	sonde_bus_survive(); /* whoever may write the file may cut it off */
 	err = make(p, found == 1, interval_ns, target, first);
 	if (err) {
 		drop(&p);
@@ -181,11 +191,28 @@ void sonde_publisher_write(struct sonde_publisher *p, const struct sonde_consump
 	__atomic_store_n(&p->page->shown, next, __ATOMIC_RELEASE);
 }
 
+static bool has_name(const struct sonde_publisher *p)
+{
+	struct stat st;
+
+	return !lstat(p->path, &st) && st.st_dev == p->dev && st.st_ino == p->inode;
+}
+
+const char *sonde_publisher_damage(const struct sonde_publisher *p)
+{
+	struct stat st;
+
+	if (!has_name(p))
+		return "was removed, renamed or replaced";
+	if (!fstat(p->fd, &st) && st.st_size < (off_t)SONDE_CONSUMPTION_SIZE)
+		return "was cut off";
+	return NULL;
+}
+
 void sonde_publisher_close(struct sonde_publisher **pp)
 {
 	struct sonde_publisher *p = *pp;
 	struct sonde_consumption last;
-	struct stat st;
 
 	if (!p)
 		return;
@@ -193,7 +220,7 @@ void sonde_publisher_close(struct sonde_publisher **pp)
 	last.ended = 1;
 	sonde_publisher_write(p, &last);
 	__atomic_store_n(&p->page->publisher, 0, __ATOMIC_RELAXED);
-	if (!lstat(p->path, &st) && st.st_dev == p->dev && st.st_ino == p->inode)
+	if (has_name(p))
 		unlink(p->path);
 	drop(pp);
 }

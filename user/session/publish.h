@@ -22,6 +22,9 @@ int sonde_publisher_open(struct sonde_publisher **out, const char *path, uint64_
 			 pid_t target, const struct sonde_consumption *first);
 /* Show a new value: no system call. */
 void sonde_publisher_write(struct sonde_publisher *p, const struct sonde_consumption *value);
+/* What somebody else has done to the file, so that no reader finds what is written; NULL: nothing.
+ */
+const char *sonde_publisher_damage(const struct sonde_publisher *p);
 /* Say that no newer value will come, and remove the file. */
 void sonde_publisher_close(struct sonde_publisher **p);
 

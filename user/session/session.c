@@ -132,7 +132,10 @@ static int next_generation(struct session *s)
 			s->targets.t[i].begun_ns = 0; /* counted so far by the former */
 		s->targets.t[i].new_program = false;
 	}
+	err = session_check_guard(s);
 	session_pause(s);
+	if (err || s->ended)
+		return err;
 	err = session_finish_lenses(s);
 	err = err ? err : session_tick(s, sonde_mono_ns()); /* the old generation's last figures */
 	session_teardown(s);
@@ -202,8 +205,10 @@ static int finish(struct session *s, int err)
 	int last = 0;
 
 	s->state = DRAINING;
-	session_pause(s);
 	if (s->begun && !err)
+		last = session_check_guard(s);
+	session_pause(s);
+	if (s->begun && !err && !last)
 		last = note_gaps(s);
 	if (s->begun && !err && !last)
 		last = session_check_targets(s);

@@ -219,7 +219,7 @@ static void print_completeness(FILE *out, const struct sonde_report *rep)
 
 	if (!strcmp(meta(rep, "complete"), "1")) {
 		fprintf(out, "complete (ended by: %s)\n",
-			*meta(rep, "ended") ? meta(rep, "ended") : "?");
+			*meta(rep, "ended") ? SONDE_PLAIN(meta(rep, "ended")) : "?");
 		return;
 	}
 	fprintf(out, "NOT COMPLETE: cut short, or still being written");
@@ -231,10 +231,10 @@ static void print_completeness(FILE *out, const struct sonde_report *rep)
 
 static void print_heading(FILE *out, const struct sonde_report *rep)
 {
-	char from[40], to[40], length[40];
+	char from[40], to[40], length[40], command[4096];
 
 	if (*meta(rep, "recording.path"))
-		fprintf(out, "%s: ", meta(rep, "recording.path"));
+		fprintf(out, "%s: ", SONDE_PLAIN(meta(rep, "recording.path")));
 	if (!rep->last_ns) {
 		fprintf(out, "nothing was recorded in this time; ");
 		print_completeness(out, rep);
@@ -245,9 +245,12 @@ static void print_heading(FILE *out, const struct sonde_report *rep)
 		long_time(length, sizeof(length), covered_ns(rep)));
 	print_completeness(out, rep);
 	if (*meta(rep, "host.name"))
-		fprintf(out, "host %s, %s CPUs, kernel %s; ", meta(rep, "host.name"),
-			meta(rep, "host.cpus"), meta(rep, "kernel.release"));
-	fprintf(out, "made by: %s\n", *meta(rep, "command") ? meta(rep, "command") : "?");
+		fprintf(out, "host %s, %s CPUs, kernel %s; ", SONDE_PLAIN(meta(rep, "host.name")),
+			SONDE_PLAIN(meta(rep, "host.cpus")),
+			SONDE_PLAIN(meta(rep, "kernel.release")));
+	fprintf(out, "made by: %s\n",
+		*meta(rep, "command") ? sonde_plain(command, sizeof(command), meta(rep, "command"))
+				      : "?");
 }
 
 /* The sum is exact, but user and system are told apart by ticks of 10 ms: of less it says nothing.

@@ -10,6 +10,7 @@
 
 #include "unit/unit.h"
 /* cmocka first */
+#include "core/bus.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "session/publish.h"
@@ -209,6 +210,54 @@ static void test_living_publisher(void **state)
 	sonde_publisher_close(&second);
 }
 
+/* Cut off under the publisher's hands: it lives, and can tell; the file is not written again. */
+static void test_cut_off_page(void **state)
+{
+	struct sonde_publisher *p = NULL;
+	struct sonde_consumption c = {.bytes = 5};
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(sonde_publisher_open(&p, path, 1000, 1, &zero), 0);
+	sonde_publisher_write(p, &c);
+	assert_null(sonde_publisher_damage(p));
+	assert_int_equal(truncate(path, 0), 0);
+	for (int i = 0; i < 3; i++)
+		sonde_publisher_write(p, &c);
+	assert_string_equal(sonde_publisher_damage(p), "was cut off");
+	assert_int_equal(sonde_bus_count(), 1);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, 0);
+	sonde_publisher_close(&p);
+	assert_int_equal(stat(path, &st), -1);
+}
+
+/* Removed, renamed, replaced: what has the name is left alone. */
+static void test_page_without_its_name(void **state)
+{
+	char other[128];
+
+	(void)state;
+	snprintf(other, sizeof(other), "%s/other", dir);
+	for (int how = 0; how < 3; how++) {
+		struct sonde_publisher *p = NULL;
+		struct stat st;
+
+		assert_int_equal(sonde_publisher_open(&p, path, 1000, 1, &zero), 0);
+		if (how == 0)
+			assert_int_equal(unlink(path), 0);
+		if (how)
+			assert_int_equal(rename(path, other), 0);
+		if (how == 2)
+			fclose(fopen(path, "w"));
+		assert_string_equal(sonde_publisher_damage(p), "was removed, renamed or replaced");
+		sonde_publisher_close(&p);
+		assert_int_equal(stat(path, &st), how == 2 ? 0 : -1);
+		unlink(other);
+		unlink(path);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +266,8 @@ int main(void)
 		cmocka_unit_test(test_nothing_is_overwritten),
 		cmocka_unit_test(test_killed_publisher),
 		cmocka_unit_test(test_living_publisher),
+		cmocka_unit_test(test_cut_off_page),
+		cmocka_unit_test(test_page_without_its_name),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
