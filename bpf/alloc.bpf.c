@@ -11,8 +11,10 @@
  * bytes.
  */
 #include "lib/block.bpf.h"
+#include "lib/request.bpf.h"
 #include "lib/span.bpf.h"
 #include "lib/threads.bpf.h"
+#include "lib/window.bpf.h"
 
 /* Built twice: alloc_sites.bpf.c is this file with every call charged to its call stack as well. */
 #ifdef SONDE_ALLOC_SITES
@@ -145,49 +147,6 @@ static __always_inline bool below(__u64 outer, __u64 sp)
 	return outer - sp < INNER_STACK_BYTES;
 }
 
-/* What a call asks for that will fail since its product overflows. */
-#define NO_SIZE (~0ull)
-
-/* a * b, or NO_SIZE. */
-static __always_inline __u64 product(__u64 a, __u64 b)
-{
-	__u64 big = a > b ? a : b, small = a > b ? b : a;
-	__u64 high = (big >> 32) * small, low = (big & ~0u) * small;
-
-	if (!(big >> 32))
-		return low;
-	if (small >> 32 || high >> 32 || (high << 32) + low < low)
-		return NO_SIZE;
-	return (high << 32) + low;
-}
-
-static __always_inline __u64 requested(struct pt_regs *ctx, __u32 op)
-{
-	switch (op) {
-	case SONDE_ALLOC_CALLOC:
-		return product(PT_REGS_PARM1(ctx), PT_REGS_PARM2(ctx));
-	case SONDE_ALLOC_REALLOC:
-	case SONDE_ALLOC_MEMALIGN:
-		return PT_REGS_PARM2(ctx);
-	case SONDE_ALLOC_POSIX_MEMALIGN:
-		return PT_REGS_PARM3(ctx);
-	case SONDE_ALLOC_REALLOCARRAY:
-		return product(PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx));
-	default:
-		return PT_REGS_PARM1(ctx);
-	}
-}
-
-static __always_inline bool gives_back(__u32 op)
-{
-	return op == SONDE_ALLOC_FREE || op == SONDE_ALLOC_DELETE || op == SONDE_ALLOC_DELETE_SIZED;
-}
-
-static __always_inline bool takes_old(__u32 op)
-{
-	return op == SONDE_ALLOC_REALLOC || op == SONDE_ALLOC_REALLOCARRAY;
-}
-
 /* A hit that belongs to an outer function; kept since it costs the target the same. */
 static __always_inline void count_inner(__u32 target, __u32 op)
 {
@@ -207,9 +166,11 @@ static __always_inline void count_call(struct pt_regs *ctx, __u64 cookie, __u32 
 
 	if (!row)
 		return;
-	add(&row->calls, 1);
-	if (gives_back(op))
+	if (gives_back(op)) {
+		add(PT_REGS_PARM1(ctx) ? &row->calls : &row->inner, 1);
 		return;
+	}
+	add(&row->calls, 1);
 	SITES(site_asked(ctx, frame(ctx, cookie), target, ABSURD(size) ? 0 : size));
 	if (ABSURD(size))
 		return;
@@ -411,7 +372,8 @@ int alloc_free(struct pt_regs *ctx)
 		add(&row->inner, 1);
 		return 0; /* realloc to size 0 accounts for the chunk itself */
 	}
-	add(t && from_delete(t, sp, ptr) ? &row->inner : &row->calls, 1);
+	/* free(NULL) gives nothing back: a hit, but no operation. */
+	add(!ptr || (t && from_delete(t, sp, ptr)) ? &row->inner : &row->calls, 1);
 	if (ptr) {
 		add(&row->chunk_out, block_bytes(cookie, ptr));
 		SITES(site_freed(SONDE_ALLOC_COOKIE_TARGET(cookie), ptr));
@@ -450,6 +412,13 @@ int alloc_wrapper(struct pt_regs *ctx)
 	return 0;
 }
 
+/* A call whose pointer its entry does not see: is it seen where the call ends? */
+static __always_inline void track(struct pt_regs *ctx, __u64 cookie, struct sonde_alloc_row *row)
+{
+	SITES(if (row && (!(cookie & SONDE_ALLOC_COOKIE_TRACKED) ||
+			  !site_awaits(frame(ctx, cookie)))) add(&row->unseen, 1));
+}
+
 /* Does the hit belong to a function of the set that the thread is in? */
 static __always_inline bool is_inner(__u64 sp)
 {
@@ -483,8 +452,23 @@ int alloc_take(struct pt_regs *ctx)
 	row = row_of(target, op);
 	if (row)
 		add(bytes ? &row->chunk_in : &row->failed, bytes ?: 1);
+	track(ctx, cookie, row);
 	return 0;
 }
+
+/*
+ * A `ret` at which operator new gives its pointer. It may end calls of other functions too, and a
+ * call of operator new that throws never comes here: what an entry left tells whose this one is.
+ */
+#ifdef SONDE_ALLOC_SITES
+SEC("?uprobe")
+int alloc_ret(struct pt_regs *ctx)
+{
+	site_returned(SONDE_ALLOC_COOKIE_TARGET(bpf_get_attach_cookie(ctx)), PT_REGS_SP(ctx),
+		      PT_REGS_RC(ctx));
+	return 0;
+}
+#endif
 
 /* Memory given back to such an allocator: a sized delete says what it gives, by the same rounding.
  */
@@ -504,7 +488,7 @@ int alloc_give(struct pt_regs *ctx)
 		add(&row->inner, 1);
 		return 0;
 	}
-	add(&row->calls, 1);
+	add(ptr ? &row->calls : &row->inner, 1);
 	if (!ptr)
 		return 0;
 	SITES(site_freed(target, ptr));
@@ -523,7 +507,64 @@ int alloc_count(struct pt_regs *ctx)
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie);
 
-	if (ours())
-		count_call(ctx, cookie, op, requested(ctx, op));
+	if (!ours())
+		return 0;
+	count_call(ctx, cookie, op, requested(ctx, op));
+	if (!gives_back(op))
+		track(ctx, cookie, row_of(SONDE_ALLOC_COOKIE_TARGET(cookie), op));
+	return 0;
+}
+
+/*
+ * Windows: entries of what hands out memory, and nothing else, since a window is over the sooner
+ * the more it traps. No mark can tell an inner call then; but the arguments say when glibc's
+ * functions run one another, and the inner one counts.
+ */
+static __always_inline bool runs_another(struct pt_regs *ctx, __u64 cookie)
+{
+	if (SONDE_ALLOC_COOKIE_RULE(cookie) != SONDE_BLOCK_HEADER)
+		return false;
+	switch (SONDE_ALLOC_COOKIE_OP(cookie)) {
+	case SONDE_ALLOC_REALLOC: /* malloc(); and with size 0 it is a free() */
+		return !PT_REGS_PARM1(ctx) || !PT_REGS_PARM2(ctx);
+	case SONDE_ALLOC_MEMALIGN: /* up to MALLOC_ALIGNMENT: malloc() */
+		return PT_REGS_PARM1(ctx) <= 16;
+	case SONDE_ALLOC_POSIX_MEMALIGN:
+		return PT_REGS_PARM2(ctx) <= 16;
+	}
+	return false;
+}
+
+static __always_inline void window_count(struct pt_regs *ctx, __u64 cookie,
+					 const struct sonde_window *w)
+{
+	__u32 op = SONDE_ALLOC_COOKIE_OP(cookie);
+	__u64 size = requested(ctx, op);
+	struct task_span *query;
+
+	if (w->phase == SONDE_WINDOW_OPEN) {
+		count_call(ctx, cookie, op, size);
+		return;
+	}
+	if (w->phase != SONDE_WINDOW_FINISH)
+		return;
+	query = span_current();
+	if (!query || query->window != w->id)
+		return;
+	query->alloc_calls++;
+	query->alloc_bytes += ABSURD(size) ? 0 : size;
+}
+
+SEC("?uprobe")
+int alloc_window(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx), begin = bpf_ktime_get_ns();
+	struct sonde_window *w = window_get();
+
+	if (!w)
+		return 0;
+	if (ours() && !runs_another(ctx, cookie))
+		window_count(ctx, cookie, w);
+	window_pay(w, SONDE_ALLOC_COOKIE_INSN(cookie), begin);
 	return 0;
 }

@@ -10,7 +10,7 @@
  * The invariant: a thread has at most one open fault, and only its own programs touch it.
  */
 #include "lib/span.bpf.h"
-#include "lib/faultclass.bpf.h"
+#include "lib/faultby.bpf.h"
 #ifdef SONDE_FAULT_STACKS
 #include "lib/faultstack.bpf.h"
 #endif
@@ -44,14 +44,6 @@ struct {
 	__type(key, struct sonde_fault_key);
 	__type(value, __u64);
 } fault_hist SEC(".maps");
-
-/* User space makes it small where nobody asked for it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, SONDE_FAULT_BY_ENTRIES);
-	__type(key, struct sonde_fault_by_key);
-	__type(value, struct sonde_fault_by_sum);
-} fault_by SEC(".maps");
 
 /* ---- whose is it ---- */
 
@@ -110,68 +102,6 @@ static __always_inline struct sonde_fault_thread *fault_current(void)
 	struct sonde_fault_thread *f = maybe_ours(task) ? thread_find(task) : NULL;
 
 	return f && f->begin_ns ? f : NULL;
-}
-
-/* ---- the begin ---- */
-
-static __always_inline int fault_begin(__u64 address, __u32 error, __u64 ip, __u64 sp)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct sonde_fault_thread *f;
-
-	if (fault_cfg.count_only)
-		return 0;
-	f = thread_get(task);
-	if (!f)
-		return 0;
-	if (f->begin_ns) {
-		/*
-		 * A fault that a signal interrupted returns to user space and is taken again: one
-		 * fault, its clock runs on. A refused access at the same place is not that: the
-		 * program's SIGSEGV handler ran in between.
-		 */
-		if (f->address == address && !(error & ERROR_PROTECTION))
-			return 0;
-		count_drop(SONDE_LENS_FAULT, SONDE_DROP_NO_END);
-	}
-	f->address = address;
-	f->error = error;
-	f->order = 0;
-	f->seen = 0;
-	if (f->stalled) {
-		f->stalled = 0;
-		f->stall_ns = f->reclaim_ns = f->compaction_ns = 0;
-	}
-	if (has_split_counts())
-		f->swap_count = split_swap_count(task);
-	if (fault_cfg.by) {
-		f->ip = ip;
-		f->sp = sp;
-	}
-	f->begin_ns = bpf_ktime_get_ns();
-	return 0;
-}
-
-static __always_inline int fault_begin_user(__u64 address, struct pt_regs *regs, __u32 error)
-{
-	if (!fault_cfg.by)
-		return fault_begin(address, error & ~FROM_KERNEL, 0, 0);
-	return fault_begin(address, error & ~FROM_KERNEL, PT_REGS_IP_CORE(regs),
-			   PT_REGS_SP_CORE(regs));
-}
-
-/*
- * With page faults disabled (probe reads, stack walks in an NMI) the handler gives up at once: such
- * an exception is no fault and must not disturb the open one. Neither are faults on kernel
- * addresses.
- */
-static __always_inline int fault_begin_kernel(__u64 address, __u32 error)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	if ((__s64)address < 0 || task->pagefault_disabled)
-		return 0;
-	return fault_begin(address, error | FROM_KERNEL, 0, 0);
 }
 
 /* ---- in between ---- */
@@ -353,29 +283,6 @@ static __always_inline void charge_span(__u64 ns)
 	s->fault_ns += ns;
 }
 
-static __always_inline void charge_by(const struct sonde_fault_thread *f, __u32 tgid, __u32 by,
-				      __u64 id, __u64 ns)
-{
-	struct sonde_fault_by_key key = {.tgid = tgid, .by = by, .id = id};
-	struct sonde_fault_by_sum *sum, first = {.address = f->address, .sp = f->sp};
-
-	if (!(fault_cfg.by & 1u << by))
-		return;
-	sum = bpf_map_lookup_elem(&fault_by, &key);
-	if (!sum) {
-		if (by == SONDE_FAULT_BY_THREAD)
-			bpf_get_current_comm(first.comm, sizeof(first.comm));
-		bpf_map_update_elem(&fault_by, &key, &first, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&fault_by, &key);
-	}
-	if (!sum) {
-		count_drop(SONDE_LENS_FAULT, SONDE_DROP_MAP_FULL);
-		return;
-	}
-	__sync_fetch_and_add(&sum->count, 1);
-	__sync_fetch_and_add(&sum->ns, ns);
-}
-
 #ifndef SONDE_FAULT_STACKS
 static __always_inline void charge_stack(const struct sonde_fault_thread *f, __u32 tgid, __u64 ns)
 {
@@ -383,33 +290,22 @@ static __always_inline void charge_stack(const struct sonde_fault_thread *f, __u
 #endif
 
 /* A site is the instruction that faulted: what it stands for is user space's affair
- * (user/lens/fault_by.c). */
+ * (user/lens/fault_where.c). */
 static __always_inline void charge_all(const struct sonde_fault_thread *f, __u64 id, __u64 ns)
 {
 	charge_by(f, id >> 32, SONDE_FAULT_BY_THREAD, (__u32)id, ns);
-	charge_by(f, id >> 32, SONDE_FAULT_BY_MAPPING, f->address >> SONDE_FAULT_BLOCK_SHIFT, ns);
+	charge_mapping(f, id >> 32, ns);
 	charge_by(f, id >> 32, SONDE_FAULT_BY_SITE, f->ip, ns);
 	charge_stack(f, id >> 32, ns);
 }
 
-static __always_inline int fault_end(bool major)
+/* Not inlined: at both ends, and at a begin that finds one missed. */
+static __noinline int fault_done(struct sonde_fault_thread *f, __u32 cls, bool major)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct sonde_fault_thread *f = thread_find(task);
-	struct sonde_fault_key key = {};
+	__u64 id = bpf_get_current_pid_tgid(), ns;
+	struct sonde_fault_key key = {.tgid = id >> 32};
 	struct sonde_fault_sum *sum;
-	__u64 id, ns;
-	__u32 cls;
 
-	if (!f)
-		return 0; /* none of ours, or it began before sonde was attached */
-	if (!f->begin_ns && !gate_ready())
-		return 0;
-	id = bpf_get_current_pid_tgid();
-	/* The kernel skips a program that a task it preempted is in: counted, but no more is known.
-	 */
-	cls = f->begin_ns ? fault_class(task, f) : SONDE_FAULT_OTHER;
-	key.tgid = id >> 32;
 	key.series = sonde_fault_series(cls, f->error & FROM_KERNEL, major);
 	sum = sum_of(&key);
 	if (sum) {
@@ -420,6 +316,101 @@ static __always_inline int fault_end(bool major)
 	}
 	f->begin_ns = 0;
 	return 0;
+}
+
+static __always_inline int fault_end(bool major)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sonde_fault_thread *f = thread_find(task);
+
+	if (!f)
+		return 0; /* none of ours, or it began before sonde was attached */
+	if (!f->begin_ns && !gate_ready())
+		return 0;
+	/* The kernel skips a program that a task it preempted is in: counted, but no more is known.
+	 */
+	return fault_done(f, f->begin_ns ? fault_class(task, f) : SONDE_FAULT_OTHER, major);
+}
+
+/* ---- the begin ---- */
+
+/*
+ * A begin while a fault is open. The kernel's own counts of this thread's faults, raised where the
+ * end is (mm_account_fault()), tell what became of it. Raised: it is over, but the kernel skipped
+ * the program at its end (as another one, or a map's update, was under way on that CPU), so it is
+ * counted here. Else it never ended: refused (SIGSEGV, EFAULT), or put off for a signal whose
+ * handler touched something else first; it is counted when it is taken again. False: this is the
+ * same fault, taken again; its clock runs on. A refused access at the same place is not that: the
+ * program's SIGSEGV handler ran in between.
+ */
+static __always_inline bool fault_supersede(struct sonde_fault_thread *f, struct task_struct *task,
+					    __u64 address, __u32 error)
+{
+	bool major = f->maj_flt != (__u32)task->maj_flt;
+
+	if (major || f->min_flt != (__u32)task->min_flt) {
+		f->begin_ns = 0;
+		fault_done(f, SONDE_FAULT_OTHER, major);
+		return true;
+	}
+	if (f->address == address && !(error & ERROR_PROTECTION))
+		return false;
+	count_drop(SONDE_LENS_FAULT, SONDE_DROP_UNFINISHED);
+	return true;
+}
+
+static __always_inline int fault_begin(__u64 address, __u32 error, __u64 ip, __u64 sp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sonde_fault_thread *f;
+
+	if (fault_cfg.count_only)
+		return 0;
+	f = thread_get(task);
+	if (!f)
+		return 0;
+	if (f->begin_ns && !fault_supersede(f, task, address, error))
+		return 0;
+	f->min_flt = task->min_flt;
+	f->maj_flt = task->maj_flt;
+	f->address = address;
+	f->error = error;
+	f->order = 0;
+	f->seen = 0;
+	if (f->stalled) {
+		f->stalled = 0;
+		f->stall_ns = f->reclaim_ns = f->compaction_ns = 0;
+	}
+	if (has_split_counts())
+		f->swap_count = split_swap_count(task);
+	if (fault_cfg.by) {
+		f->ip = ip;
+		f->sp = sp;
+	}
+	f->begin_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline int fault_begin_user(__u64 address, struct pt_regs *regs, __u32 error)
+{
+	if (!fault_cfg.by)
+		return fault_begin(address, error & ~FROM_KERNEL, 0, 0);
+	return fault_begin(address, error & ~FROM_KERNEL, PT_REGS_IP_CORE(regs),
+			   PT_REGS_SP_CORE(regs));
+}
+
+/*
+ * With page faults disabled (probe reads, stack walks in an NMI) the handler gives up at once: such
+ * an exception is no fault and must not disturb the open one. Neither are faults on kernel
+ * addresses.
+ */
+static __always_inline int fault_begin_kernel(__u64 address, __u32 error)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if ((__s64)address < 0 || task->pagefault_disabled)
+		return 0;
+	return fault_begin(address, error | FROM_KERNEL, 0, 0);
 }
 
 /* Where the end cannot be seen: beginnings only. */

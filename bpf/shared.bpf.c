@@ -4,3 +4,4 @@
  * engine loads this object first and hands its maps to every other one.
  */
 #include "lib/span.bpf.h"
+#include "lib/window.bpf.h"

@@ -8,6 +8,7 @@
 #define SONDE_BPF_CONN_H
 
 #include "lib/emit.bpf.h"
+#include "lib/window.bpf.h"
 #include <bpf/bpf_endian.h>
 #include "sonde/query.h"
 
@@ -95,6 +96,8 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 		s->flags |= SONDE_SPAN_F_HEAP;
 	s->alloc_bytes = t->alloc_bytes;
 	s->alloc_calls = t->alloc_calls;
+	window_query(t->window, t->alloc_calls, t->alloc_bytes);
+	t->window = 0;
 	s->faults = t->faults;
 	s->fault_ns = t->fault_ns;
 	s->handler_ns = t->handler_ns;
@@ -150,6 +153,10 @@ static __always_inline void conn_measure(const struct sonde_ev_span *s,
 {
 	if (s->status >= SONDE_SPAN_NO_REPLY)
 		return; /* not answered */
+	if (s->flags & SONDE_SPAN_F_DISTURBED) {
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_DISTURBED], 1);
+		return; /* its times are the probes' */
+	}
 	query_hist(n, sonde_query_class(s->proto, s->command), duration);
 	if (!(s->flags & SONDE_SPAN_F_NO_WAIT))
 		query_hist(n, SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
@@ -170,6 +177,8 @@ static __always_inline void conn_env_emit(struct sonde_conn *c)
 	if (s->status == SONDE_SPAN_UNFINISHED)
 		duration = bpf_ktime_get_ns() - begin;
 	conn_collect(s);
+	if (window_ended(begin, s->flags & SONDE_SPAN_F_HOPPED))
+		s->flags |= SONDE_SPAN_F_DISTURBED;
 	if (counts) {
 		conn_count(c, counts);
 		conn_measure(s, counts, duration);
@@ -212,6 +221,8 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	t->alloc_bytes = t->alloc_calls = t->faults = t->fault_ns = 0;
 	t->handler_ns = t->found = 0;
 	t->wall_ms = t->hits = 0;
+	window_leave(t->window);
+	t->window = window_join();
 	t->index[0] = 0;
 	t->begin_ns = s->request_end_ns;
 	t->conn = s->conn;

@@ -186,6 +186,31 @@ static __always_inline __u32 fault_mapping(struct task_struct *task, __u64 addre
 	return mapping_of(task->mm, address);
 }
 
+/* The mapping of @address as it is now, for whom it is charged to. */
+static __noinline int mapping_read(struct mm_struct *mm, __u64 address,
+				   struct sonde_fault_by_sum *to)
+{
+	struct vm_area_struct *vma = find_mapping(mm, address);
+	struct super_block *sb;
+	struct inode *inode;
+	struct file *file;
+
+	if (!vma || !to)
+		return 0;
+	to->start = PEEK(vma, vm_area_struct, vm_start);
+	to->end = PEEK(vma, vm_area_struct, vm_end);
+	to->own = to->sp >= to->start && to->sp < to->end;
+	file = PEEK(vma, vm_area_struct, vm_file);
+	if (!file)
+		return 0;
+	inode = PEEK(file, file, f_inode);
+	to->is_file = 1;
+	to->inode = PEEK(inode, inode, i_ino);
+	sb = PEEK(inode, inode, i_sb);
+	to->dev = PEEK(sb, super_block, s_dev);
+	return 0;
+}
+
 static __always_inline enum sonde_fault_class fault_by_mapping(struct task_struct *task,
 							       const struct sonde_fault_thread *f)
 {

@@ -29,11 +29,24 @@ struct {
 	__type(value, struct sonde_site_control);
 } site_control SEC(".maps");
 
+/* How deep calls of operator new nest in each other: one is made within another only by a handler.
+ */
+#define SITE_AWAITS 8 /* a power of two */
+
+/* A call whose pointer will be seen at a `ret`, where the stack pointer is the same again. */
+struct site_await {
+	__u64 ra_at, ra; /* its return address, and where that lies */
+	struct sonde_live_block asked;
+};
+
 /* What a thread's call of the allocator asked for, until its pointer is known; and the block that
  * it gave to realloc. */
 struct site_call {
 	struct sonde_live_block asked, old;
 	__u64 old_key; /* 0: none, or not followed */
+	/* Calls of operator new that have not ended, innermost last: numbers [oldest, next). */
+	struct site_await awaits[SITE_AWAITS];
+	__u32 oldest, next;
 };
 
 struct {
@@ -182,6 +195,76 @@ static __always_inline void site_failed(void)
 
 	if (call && call->old_key)
 		site_follow(call->old_key, call->old_key & ((1ull << 48) - 1), &call->old);
+}
+
+static __always_inline struct site_await *site_await(struct site_call *call, __u32 number)
+{
+	return &call->awaits[number & (SITE_AWAITS - 1)];
+}
+
+/* Room for one more. More than there is room for are calls that threw, each deeper than the one
+ * before: the place of the outermost's return address holds something else by now. */
+static __always_inline void site_make_room(struct site_call *call)
+{
+	const struct site_await *a = site_await(call, call->oldest);
+	__u64 ra;
+
+	if (call->next - call->oldest < SITE_AWAITS)
+		return;
+	if (!stack_read(a->ra_at, &ra) || ra == a->ra)
+		count_drop(SONDE_LENS_ALLOC, SONDE_DROP_MAP_FULL);
+	call->oldest++;
+}
+
+/*
+ * The call that site_asked() was told of last will be seen at its end. Those from which the stack
+ * has been unwound meanwhile, by an exception, never end: they are the ones whose return address
+ * lay at this place or below. False: its end cannot be told.
+ */
+static __always_inline bool site_awaits(__u64 ra_at)
+{
+	struct site_call *call = site_call(0);
+	struct site_await *a;
+
+	if (!call)
+		return false;
+	for (int i = 0; i < SITE_AWAITS; i++)
+		if (call->next != call->oldest && site_await(call, call->next - 1)->ra_at <= ra_at)
+			call->next--;
+	site_make_room(call);
+	a = site_await(call, call->next);
+	if (!stack_read(ra_at, &a->ra))
+		return false;
+	a->ra_at = ra_at;
+	a->asked = call->asked;
+	call->next++;
+	return true;
+}
+
+/*
+ * At a `ret` with the stack pointer @ra_at, which gives @ptr. The return address tells a call of
+ * operator new from one of another function that ends here too and happens to have the stack of a
+ * call that was thrown out of.
+ */
+static __always_inline void site_returned(__u32 target, __u64 ra_at, __u64 ptr)
+{
+	struct site_call *call = site_call(0);
+	struct site_await *a;
+	__u64 ra;
+
+	if (!call)
+		return;
+	for (int i = 0; i < SITE_AWAITS; i++)
+		if (call->next != call->oldest && site_await(call, call->next - 1)->ra_at < ra_at)
+			call->next--;
+	if (call->next == call->oldest)
+		return;
+	a = site_await(call, call->next - 1);
+	if (a->ra_at != ra_at || !stack_read(ra_at, &ra) || a->ra != ra)
+		return;
+	call->next--;
+	if (site_followed(ptr) && a->asked.stack)
+		site_follow(SONDE_LIVE_KEY(ptr, target), ptr, &a->asked);
 }
 
 #endif

@@ -22,6 +22,7 @@ struct task_span {
 	__u64 handler_ns; /* entry of the statement handler, 0: none seen */
 	__u64 found;
 	__u32 wall_ms;
+	__u32 window; /* that follows it: its calls are counted from begin to end; 0: none */
 	__u32 hits; /* times that the daemon's log function ran in this query */
 	char index[SONDE_INDEX_BYTES];
 };

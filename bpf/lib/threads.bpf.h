@@ -23,6 +23,15 @@ struct {
 	__type(value, struct sonde_tls_thread);
 } tls_ended SEC(".maps");
 
+/* By pid of a process that was forked: what its first thread's counters held when they were copied
+ * from its parent's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, SONDE_TLS_FORKED);
+	__type(key, __u32);
+	__type(value, struct sonde_tls_bytes);
+} tls_forked SEC(".maps");
+
 static __always_inline void thread_describe(struct sonde_tls_thread *t, struct task_struct *task)
 {
 	__u32 flags = BPF_CORE_READ(task, group_leader, flags);
@@ -96,8 +105,20 @@ int BPF_PROG(alloc_thread_exit, struct task_struct *task)
 	return 0;
 }
 
-/* Another program: its places are others. User space finds them, or that it has none; until then nothing
- * is read. */
+/* In the parent's context, before the child runs. */
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(alloc_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct sonde_tls_bytes bytes = {};
+	__u32 tgid = child->tgid;
+
+	if (child->pid == child->tgid && tls_now(&bytes))
+		bpf_map_update_elem(&tls_forked, &tgid, &bytes, BPF_ANY);
+	return 0;
+}
+
+/* Another program: its places are others. User space finds them, or that it has none; until then
+ * nothing is read. */
 SEC("?tp_btf/sched_process_exec")
 int BPF_PROG(alloc_exec, struct task_struct *task)
 {

@@ -39,7 +39,8 @@ struct sonde_alloc_row {
 	sonde_u64 chunk_in;  /* bytes of the blocks handed out, rounding (glibc: and header) included */
 	sonde_u64 chunk_out; /* likewise, given back                                             */
 	sonde_u64 inner;     /* hits that counted nothing: an outer function had the call        */
-	sonde_u64 pad[2];
+	sonde_u64 unseen; /* calls whose pointer nobody saw, under --sites                        */
+	sonde_u64 pad;
 };
 
 /* Fixed at load, in section `.rodata.alloc`. */
@@ -98,12 +99,16 @@ struct sonde_alloc_domain {
 #define SONDE_ALLOC_COOKIE_SP(c)     ((sonde_u32)((c) >> 16) & 0xffff)
 #define SONDE_ALLOC_COOKIE_TARGET(c) ((sonde_u32)((c) >> 32) & 0xffff)
 #define SONDE_ALLOC_COOKIE_DOMAIN(c) ((sonde_u32)((c) >> 48))
+#define SONDE_ALLOC_COOKIE_INSN(c)   ((sonde_u32)((c) >> 12) & 1) /* enum sonde_insn_kind       */
 /* The second argument is an alignment (operator new, delete), or the third one may hold one's power
  * of two in its low bits (sdallocx). */
 #define SONDE_ALLOC_COOKIE_ALIGNED   (1u << 8)
 #define SONDE_ALLOC_COOKIE_SIZE	     (1u << 9) /* returns the block's new size, no pointer        */
+/* The `ret` instructions at which its calls can end are probed as well. */
+#define SONDE_ALLOC_COOKIE_TRACKED   (1u << 12)
 #define SONDE_ALLOC_COOKIE_BLOCK(rule, domain)                                                     \
 	((sonde_u64)(rule) << 10 | (sonde_u64)(domain) << 48)
+#define SONDE_ALLOC_COOKIE_OF_INSN(kind) ((sonde_u64)(kind) << 12)
 #define SONDE_ALLOC_COOKIE(op, flags, sp_delta, target)                                            \
 	((sonde_u64)(op) | (sonde_u64)(flags) | (sonde_u64)((sp_delta)&0xffff) << 16 |             \
 	 (sonde_u64)(target) << 32)

@@ -9,10 +9,12 @@
 #include "limits.h"
 
 #ifdef __bpf__
+typedef __u16 sonde_u16;
 typedef __u32 sonde_u32;
 typedef __u64 sonde_u64;
 #else
 #include <stdint.h>
+typedef uint16_t sonde_u16;
 typedef uint32_t sonde_u32;
 typedef uint64_t sonde_u64;
 #endif
@@ -22,7 +24,7 @@ struct sonde_config {
 	sonde_u32 text_bytes;	 /* request bytes to capture per query, <= SONDE_TEXT_BYTES        */
 	sonde_u32 span_events;	 /* 1: send one ring record per query; 0: histograms only          */
 	sonde_u32 per_query;	 /* 1: charge allocation and faults to the thread's open query     */
-	sonde_u32 pad;
+	sonde_u32 windows;	 /* 1: probes are attached in windows: queries are told apart by them */
 	sonde_u64 slower_than_ns; /* send only spans at least this long (0: all)                   */
 };
 

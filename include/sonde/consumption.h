@@ -6,9 +6,9 @@
  *     const struct sonde_consumption_page *page = sonde_consumption_map("/run/kudu.mem");
  *     if (page && sonde_consumption_bytes(page) > limit) ...
  *
- * Plain C99 or C++, nothing to link. What is read was written in one piece, whatever becomes of the
- * writer: it fills the slot that is not shown, then shows it, so a writer that is killed leaves the last
- * whole value. Judge it by its age.
+ * Plain C99 or C++, nothing to link, no feature macro to define. What is read was written in one
+ * piece, whatever becomes of the writer: it fills the slot that is not shown, then shows it, so a
+ * writer that is killed leaves the last whole value. Judge it by its age.
  */
 #ifndef SONDE_CONSUMPTION_H
 #define SONDE_CONSUMPTION_H
@@ -54,15 +54,34 @@ struct sonde_consumption_page {
 	struct sonde_consumption slot[2];
 };
 
+/* -std=c99, c11 and c17 hide what is POSIX's: O_CLOEXEC, and the clock. */
+#ifdef O_CLOEXEC
+#define SONDE_CONSUMPTION_OPEN (O_RDONLY | O_CLOEXEC)
+#else
+#define SONDE_CONSUMPTION_OPEN O_RDONLY
+#endif
+#ifndef CLOCK_MONOTONIC
+#define SONDE_CONSUMPTION_MONOTONIC 1
+struct sonde_consumption_time {
+	long sec, nsec;
+};
+extern int sonde_consumption_clock(int clock, struct sonde_consumption_time *now)
+	__asm__("clock_gettime");
+#endif
+
 /* Map @path, NULL if it is not such a page. A publisher that starts again makes a new file: map again
  * when the value has ended or its age tells that nobody writes any more. */
 static inline const struct sonde_consumption_page *sonde_consumption_map(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, SONDE_CONSUMPTION_OPEN);
 	const struct sonde_consumption_page *page;
 	struct stat st;
 	void *p = MAP_FAILED;
 
+#ifndef O_CLOEXEC
+	if (fd >= 0)
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+#endif
 	if (fd >= 0 && !fstat(fd, &st) && st.st_size >= (off_t)SONDE_CONSUMPTION_SIZE)
 		p = mmap(NULL, SONDE_CONSUMPTION_SIZE, PROT_READ, MAP_SHARED, fd, 0);
 	if (fd >= 0)
@@ -115,11 +134,18 @@ static inline int sonde_consumption_read(const struct sonde_consumption_page *pa
 /* Age of a value in ns, by the clock that the kernel maps into every process (no system call). */
 static inline uint64_t sonde_consumption_age_ns(const struct sonde_consumption *c)
 {
-	struct timespec now;
 	uint64_t ns;
+#ifdef SONDE_CONSUMPTION_MONOTONIC
+	struct sonde_consumption_time now;
+
+	sonde_consumption_clock(SONDE_CONSUMPTION_MONOTONIC, &now);
+	ns = (uint64_t)now.sec * 1000000000u + (uint64_t)now.nsec;
+#else
+	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+#endif
 	return ns > c->taken_ns ? ns - c->taken_ns : 0;
 }
 

@@ -68,7 +68,7 @@ enum sonde_fault_by {
 		SONDE_FAULT_BY__MAX
 };
 
-#define SONDE_FAULT_BLOCK_SHIFT 16 /* mappings are told by blocks of 64 KiB */
+#define SONDE_FAULT_BLOCK_SHIFT 16 /* 64 KiB */
 
 /* In section .rodata.fault, set before load. */
 struct sonde_fault_config {
@@ -98,6 +98,7 @@ struct sonde_fault_thread {
 	unsigned char exact; /* no sampling: the calibration's child */
 	unsigned char pad;
 	sonde_u32 swap_count; /* up to 6.1: the task's own count of swap entries at the begin */
+	sonde_u32 min_flt, maj_flt; /* the kernel's own counts of this thread's faults at the begin */
 	sonde_u32 pad2;
 };
 
@@ -118,7 +119,11 @@ struct sonde_fault_sum {
 	sonde_u64 stalled, reclaim_ns, compaction_ns;
 };
 
-/* id: thread, block (address >> SONDE_FAULT_BLOCK_SHIFT) or instruction. */
+/*
+ * id: thread, instruction or, of a mapping, a hash of what tells it from others that were at the
+ * same addresses before or after it; up to 6.0, where mappings cannot be read by programs, the block
+ * (address >> SONDE_FAULT_BLOCK_SHIFT).
+ */
 struct sonde_fault_by_key {
 	sonde_u32 tgid;
 	sonde_u32 by;
@@ -129,6 +134,11 @@ struct sonde_fault_by_sum {
 	sonde_u64 count, ns;
 	sonde_u64 address, sp;	     /* BY_MAPPING: of the first one; sp 0: not in user code */
 	char comm[SONDE_COMM_BYTES]; /* BY_THREAD: at the first one */
+	/* BY_MAPPING, at the time of the fault; start 0: could not be read. */
+	sonde_u64 start, end, inode;
+	sonde_u32 dev;	   /* as the kernel has it: major << 20 | minor */
+	sonde_u16 is_file; /* or shared memory                          */
+	sonde_u16 own;	   /* the faulting thread's stack pointer was in it */
 };
 
 #endif

@@ -6,6 +6,9 @@
 #ifndef SONDE_QUERY_H
 #define SONDE_QUERY_H
 
+/* Protocols whose queries are told apart, in words. */
+#define SONDE_QUERY_PROTOCOLS "MySQL, SphinxAPI"
+
 #include "hist.h"
 #include "wire.h"
 
@@ -59,6 +62,7 @@ enum sonde_query_counter {
 	SONDE_QUERY_HEAP_ALLOCATED,
 	SONDE_QUERY_HEAP_FREED,
 	SONDE_QUERY_UNFINISHED, /* still being answered at the end; in none of the above         */
+	SONDE_QUERY_DISTURBED, /* answered queries that overlapped a window: in no histogram */
 	SONDE_QUERY_COUNTER__MAX
 };
 

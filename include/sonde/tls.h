@@ -44,9 +44,10 @@ struct sonde_tls_thread {
 	sonde_u32 state;	      /* enum sonde_tls_state */
 	sonde_u32 flags;	      /* enum sonde_tls_flag  */
 	struct sonde_tls_bytes bytes; /* valid unless UNREAD */
-	sonde_u64 at_ns; /* of the reading, CLOCK_MONOTONIC */
+	sonde_u64 at_ns;	      /* of the reading, CLOCK_MONOTONIC */
 };
 
-#define SONDE_TLS_ENDED 8192 /* threads that may end between two readings */
+#define SONDE_TLS_ENDED	 8192 /* threads that may end between two readings */
+#define SONDE_TLS_FORKED 1024 /* processes that were forked of late        */
 
 #endif

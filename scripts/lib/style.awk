@@ -30,9 +30,10 @@ BEGIN {
 
 	# bpf/lib: a lower layer never includes a higher one.
 	layer["base"] = 0
-	layer["filter"] = layer["series"] = layer["block"] = layer["tls"] = 1
+	layer["filter"] = layer["series"] = layer["block"] = layer["tls"] = layer["window"] = 1
+	layer["request"] = 1
 	layer["span"] = layer["stack"] = layer["faultclass"] = layer["threads"] = 2
-	layer["emit"] = layer["sites"] = layer["faultstack"] = 3
+	layer["emit"] = layer["sites"] = layer["faultstack"] = layer["faultby"] = 3
 	layer["conn"] = 4
 	layer["syscall"] = 5
 

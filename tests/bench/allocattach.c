@@ -63,10 +63,14 @@ static int on_hist(void *ctx, const struct sonde_histrow *h)
 static int on_count(void *ctx, const struct sonde_stack_count *c)
 {
 	(void)ctx;
-	printf("count|%llx|%llu|%llu|%llu|%llu|%llu\n", (unsigned long long)c->stack,
-	       (unsigned long long)c->calls, (unsigned long long)c->bytes,
-	       (unsigned long long)c->live_calls, (unsigned long long)c->live_bytes,
-	       (unsigned long long)c->live_error);
+	printf("count|%llx|%llu|%llu", (unsigned long long)c->stack, (unsigned long long)c->calls,
+	       (unsigned long long)c->bytes);
+	if (!c->has_live) {
+		printf("|-|-|-\n");
+		return 0;
+	}
+	printf("|%llu|%llu|%llu\n", (unsigned long long)c->live_calls,
+	       (unsigned long long)c->live_bytes, (unsigned long long)c->live_error);
 	return 0;
 }
 
@@ -181,10 +185,8 @@ static int observe(struct run *r)
 
 int main(int argc, char **argv)
 {
-	struct sonde_visitor out = {.metric = on_metric,
-				    .hist = on_hist,
-				    .stack = on_stack,
-				    .stack_count = on_count};
+	struct sonde_visitor out = {
+		.metric = on_metric, .hist = on_hist, .stack = on_stack, .stack_count = on_count};
 	struct run r = {.opts = {.alloc_exact = true,
 				 .sites = argc > 2 && !strcmp(argv[2], "sites"),
 				 .sites_sample = argc > 3 ? (uint32_t)atoi(argv[3]) : 0},

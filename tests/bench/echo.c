@@ -7,6 +7,9 @@
  *   echo [--rows N] [--splits N] [--mute]      N rows of 8 bytes; the answer in N sends; or none at all
  *        [--alloc N]   before answering its query Q (from 0) allocate Q % N + 1 blocks of 1000 bytes and free
  *                      half of them, rounded down; the rest is freed after the answer
+ *        [--each]      with --alloc: N blocks for every query
+ *        [--mixed]     the same numbers in no order, the mean is (N + 1) / 2 over many queries
+ *        [--work N]    and compute for N us
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,6 +24,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_FDS 1024
@@ -36,7 +40,8 @@ static uint8_t answer[65536];
 static size_t answer_len;
 static unsigned splits = 1;
 static bool mute;
-static unsigned alloc_blocks;
+static unsigned alloc_blocks, work_us;
+static bool each, mixed;
 static void *blocks[4096];
 static unsigned long long answered;
 static volatile sig_atomic_t stop;
@@ -145,11 +150,37 @@ static void take(unsigned n)
 		free(blocks[i]);
 }
 
+/* The mixing of splitmix64: neighbours have nothing to do with each other. */
+static uint64_t scrambled(uint64_t x)
+{
+	x = (x + 1) * 0x9e3779b97f4a7c15ull;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+static void work(void)
+{
+	struct timespec t;
+	long long end;
+
+	if (!work_us)
+		return;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	end = t.tv_sec * 1000000000ll + t.tv_nsec + work_us * 1000ll;
+	do {
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	} while (t.tv_sec * 1000000000ll + t.tv_nsec < end);
+}
+
 static void reply(int fd, const uint8_t *body)
 {
 	size_t part = (answer_len + splits - 1) / splits;
 	unsigned n = alloc_blocks ? (unsigned)(answered % alloc_blocks) + 1 : 0;
 
+	if (alloc_blocks && mixed)
+		n = (unsigned)(scrambled(answered) % alloc_blocks) + 1;
+	n = each ? alloc_blocks : n;
 	if (body[0] == 0x01 || body[0] == 0x19)
 		return;
 	if (body[0] == 0x0e) {
@@ -157,6 +188,7 @@ static void reply(int fd, const uint8_t *body)
 		return;
 	}
 	take(n);
+	work();
 	for (size_t at = 0; !mute && at < answer_len; at += part)
 		send_all(fd, answer + at, answer_len - at < part ? answer_len - at : part);
 	answered++;
@@ -215,6 +247,9 @@ int main(int argc, char **argv)
 						{"splits", required_argument, NULL, 's'},
 						{"mute", no_argument, NULL, 'm'},
 						{"alloc", required_argument, NULL, 'a'},
+						{"each", no_argument, NULL, 'e'},
+						{"mixed", no_argument, NULL, 'x'},
+						{"work", required_argument, NULL, 'w'},
 						{0}};
 	struct sigaction sa = {.sa_handler = on_signal};
 	struct epoll_event ev = {.events = EPOLLIN}, evs[64];
@@ -228,6 +263,12 @@ int main(int argc, char **argv)
 			splits = (unsigned)atoi(optarg);
 		else if (opt == 'a')
 			alloc_blocks = (unsigned)atoi(optarg);
+		else if (opt == 'e')
+			each = true;
+		else if (opt == 'x')
+			mixed = true;
+		else if (opt == 'w')
+			work_us = (unsigned)atoi(optarg);
 		else if (opt == 'm')
 			mute = true;
 		else

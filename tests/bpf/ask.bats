@@ -118,7 +118,8 @@ ends_function() {
 	observe "$B/harness/askwork" mallinfo2 200 500000 80000
 	jq -r '.diagnosis[] | select(.cause == "asking") | .text' "$T/json" >"$T/text"
 	cat "$T/text"
-	what="^asking the allocator for statistics takes [0-9]+ % of the CPU: mallinfo2 [0-9]+ % "
+	what="^asking the allocator for statistics takes [0-9]+ % of the target's CPU"
+	what+=" \([0-9.]+ % of a CPU\): mallinfo2 [0-9]+ % "
 	who="called from mallinfo2_report\+0x[0-9a-f]+ \(askwork\) [0-9]+ %, mallinfo2_limit\+"
 	grep -Eq "$what\(.*$who" "$T/text"
 	said=$(sed -n 's/.* takes \([0-9]*\) %.*/\1/p' "$T/text")

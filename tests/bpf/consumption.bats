@@ -275,3 +275,40 @@ steps() { # SOURCE
 		rm -f "$page"
 	done
 }
+
+# The header alone, as another program's build sees it: no feature macro, warnings are errors.
+reader() { # COMPILER LANGUAGE STD
+	cat >"$T/reader.src" <<-'EOF'
+		#include <sonde/consumption.h>
+		#include <stdio.h>
+		int main(int argc, char **argv)
+		{
+			const struct sonde_consumption_page *page = sonde_consumption_map(argv[argc - 1]);
+			struct sonde_consumption c;
+			if (!page || !sonde_consumption_read(page, &c))
+				return 1;
+			printf("%d %lld\n", sonde_consumption_age_ns(&c) < 1000000000000u,
+			       (long long)(sonde_consumption_bytes(page) - c.bytes));
+			sonde_consumption_unmap(page);
+			return 0;
+		}
+	EOF
+	"$1" -x "$2" "-std=$3" -pedantic -Wall -Wextra -Werror -Iinclude "$T/reader.src" \
+		-o "$T/reader"
+}
+
+@test "the header works under every standard that it names, by itself" {
+	local std
+
+	publish
+	for std in c99 c11 c17 gnu99 gnu17; do
+		reader gcc c "$std"
+		[ "$("$T/reader" "$page")" = "1 0" ]
+		reader clang c "$std"
+		[ "$("$T/reader" "$page")" = "1 0" ]
+	done
+	for std in c++11 c++17 gnu++20; do
+		reader g++ c++ "$std"
+		[ "$("$T/reader" "$page")" = "1 0" ]
+	done
+}

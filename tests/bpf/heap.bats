@@ -231,3 +231,86 @@ live_of() {
 	run "$B/sonde" stat -p "$work_pid" -d 100ms --passive --json
 	[[ $output == *"--passive does not read"* ]]
 }
+
+# A second of free chunks is damaged, and nothing moves: what was walked until there is not what is free.
+damaged() { # HOW PLACE
+	local live
+
+	"$B/harness/heapbroken" "$1" >"$T/out" 3>&- &
+	work_pid=$!
+	until_line "$T/out" ^ready "$work_pid"
+	live=$(awk '/^ready/ { print $3 }' "$T/out")
+	run "$B/sonde" stat -p "$work_pid" -d 500ms -i 100ms --lens alloc --strict --json
+	[ "$status" -eq 6 ]
+	tail -n 1 <<<"$output" >"$T/json"
+	jq -e '[.metrics[] | select(.name == "alloc.allocated")][0].value == null' "$T/json"
+	jq -e --argjson live "$live" '[.metrics[] | select(.name == "alloc.at_most")][0].value >= $live' \
+		"$T/json"
+	jq -e --arg place "$2 of arena 0 is broken at 0x" \
+		'[.notes[] | select(.level == "degraded" and (.what | contains($place)))] | length == 1' \
+		"$T/json"
+	kill -KILL "$work_pid"
+	wait "$work_pid" || true
+}
+
+@test "glibc, damaged: links in a circle" { damaged cycle list; }
+@test "glibc, damaged: links to nowhere" { damaged links list; }
+@test "glibc, damaged: impossible sizes" { damaged size list; }
+@test "glibc, damaged: links that are zero" { damaged zero list; }
+@test "glibc, damaged: the arena itself" { damaged arena list; }
+
+@test "glibc, not damaged: the same program is equal to what it says" {
+	"$B/harness/heapbroken" none >"$T/out" 3>&- &
+	work_pid=$!
+	until_line "$T/out" ^ready "$work_pid"
+	"$B/sonde" stat -p "$work_pid" -d 200ms -i 100ms --lens alloc --strict --json | tail -n 1 >"$T/json"
+	[ "$(jq '[.metrics[] | select(.name == "alloc.allocated")][0].value' "$T/json")" -le \
+		"$(awk '/^ready/ { print $3 }' "$T/out")" ]
+	[ "$(jq '[.metrics[] | select(.name == "alloc.allocated")][0].value' "$T/json")" -ge \
+		$(($(awk '/^ready/ { print $3 }' "$T/out") - 16384)) ] # chunks in the thread's cache
+}
+
+@test "exact mode of an allocator that is not known: refused before it is asked for" {
+	cat >"$T/own.c" <<-'END'
+		#include <stddef.h>
+		#include <string.h>
+		#include <unistd.h>
+		static char pool[1 << 20];
+		static size_t used;
+		void *malloc(size_t n) { void *p = pool + used; used += (n + 15) & ~15ul; return p; }
+		void free(void *p) { (void)p; }
+		void *calloc(size_t n, size_t size) { return malloc(n * size); }
+		void *realloc(void *p, size_t n) { (void)p; return malloc(n); }
+		int main(void) { write(1, "ready\n", 6); for (;;) pause(); }
+	END
+	gcc -O1 -rdynamic -fno-builtin -Wno-unused-result -o "$T/own" "$T/own.c"
+	"$T/own" >"$T/out" 3>&- &
+	work_pid=$!
+	until_line "$T/out" ^ready "$work_pid"
+	run "$B/sonde" stat -p "$work_pid" -d 200ms --lens alloc --alloc-mode exact </dev/null
+	[ "$status" -eq 5 ]
+	[[ $output == *"not recognised"*"--lens rss"* ]]
+	[[ $output != *"attach for"* ]]
+	# Beside others it is said, and degraded.
+	run "$B/sonde" stat -p "$work_pid" -d 200ms --lens rss,alloc --alloc-mode exact --strict </dev/null
+	[ "$status" -eq 6 ]
+	[[ $output == *"DEGRADED"*"not recognised"* ]]
+	[[ $output == *"RSS"* ]]
+}
+
+@test "a heap of 0 B beside much anonymous memory is doubted" {
+	cat >"$T/mapped.c" <<-'END'
+		#include <string.h>
+		#include <unistd.h>
+		static char much[16 << 20];
+		int main(void) { memset(much, 1, sizeof(much)); write(1, "ready\n", 6); for (;;) pause(); }
+	END
+	gcc -O1 -Wno-unused-result -o "$T/mapped" "$T/mapped.c"
+	"$T/mapped" >"$T/out" 3>&- &
+	work_pid=$!
+	until_line "$T/out" ^ready "$work_pid"
+	run "$B/sonde" stat -p "$work_pid" -d 200ms --lens alloc --strict
+	[ "$status" -eq 6 ]
+	[[ $output == *"absent: this allocator is not used: 0 B of 16."*" MiB"* ]]
+	[[ $output == *"DEGRADED"*"sonde doctor"* ]]
+}

@@ -228,3 +228,92 @@ work() { # COMMAND: jemwork does it and says the truth
 	finish
 	equal 100 "$(sql 'SELECT count(*) FROM span WHERE heap_allocated IS NULL')" "spans without bytes"
 }
+
+# jemwork, started by sonde: `come` ends 15 threads at once, before anybody could have looked.
+started() { # WHAT-SONDE-STARTS...
+	local now
+
+	mkfifo "$T/in"
+	"$SONDE" run --alloc=jemalloc -o "$R" -d 300s -i 500ms --lens alloc -- "$@" \
+		<"$T/in" >"$T/truth" 2>"$T/err" 3>&- &
+	sonde=$!
+	pids+=("$sonde")
+	exec 8>"$T/in"
+	echo "come 15" >&8
+	until_true lines "$T/truth" 2
+	work step
+	now=$(ticks)
+	until_true more_ticks $((now + 2))
+	kill -INT "$sonde"
+	exec 8>&-
+	wait "$sonde" || true
+	cat "$T/err"
+}
+
+@test "a command that sonde starts is counted from its first instruction, ended threads included" {
+	started "$B/harness/jemwork" 2 "$T/slots"
+	echo "# ${truth[*]}" >&3
+	equal "${truth[3]}" "$(metric alloc.allocated)" "live bytes"
+	[ "$(metric alloc.handed_out)" -ge "${truth[1]}" ]
+	equal 0 "$(metric alloc.counted_from)" "time that is not counted"
+	equal 0 "$(sql "SELECT count(*) FROM note WHERE what LIKE '%ended by then%'")" "no caveat"
+}
+
+@test "a command that a shell replaces itself by is counted whole, or since when is said" {
+	started sh -c "exec $B/harness/jemwork 2 $T/slots"
+	echo "# ${truth[*]}, from $(metric alloc.counted_from)" >&3
+	if [ "$(metric alloc.counted_from)" = 0 ]; then
+		equal "${truth[3]}" "$(metric alloc.allocated)" "live bytes"
+	else
+		equal 1 "$(sql "SELECT count(*) FROM note WHERE what LIKE '%counted from +%'")" "note"
+	fi
+}
+
+@test "what a process counted before it forked is counted once" {
+	local now
+
+	mkfifo "$T/in"
+	"$SONDE" run --alloc=jemalloc -o "$R" -d 300s -i 200ms --lens alloc -- \
+		"$B/harness/jemfork" <"$T/in" >"$T/truth" 2>"$T/err" 3>&- &
+	sonde=$!
+	pids+=("$sonde")
+	exec 8>"$T/in"
+	until_true lines "$T/truth" 1
+	truth=($(head -n 1 "$T/truth"))
+	now=$(ticks)
+	until_true more_ticks $((now + 2))
+	kill -INT "$sonde"
+	exec 8>&-
+	wait "$sonde" || true
+	equal 2 "$(sql "SELECT count(DISTINCT target) FROM metric
+		WHERE name = 'alloc.handed_out'")" "processes counted"
+	equal "${truth[1]}" "$(sql "SELECT CAST(sum(v) AS INTEGER) FROM (SELECT max(value) AS v
+		FROM metric WHERE name = 'alloc.handed_out' GROUP BY target)")" "bytes of both"
+}
+
+@test "what a process counted before it forked is counted once, behind a shell as well" {
+	local now
+
+	mkfifo "$T/in"
+	"$SONDE" run --alloc=jemalloc -o "$R" -d 300s -i 200ms --lens alloc -- \
+		sh -c "sleep 0.1; exec $B/harness/jemfork" <"$T/in" >"$T/truth" 2>"$T/err" 3>&- &
+	sonde=$!
+	pids+=("$sonde")
+	exec 8>"$T/in"
+	until_true lines "$T/truth" 1
+	truth=($(head -n 1 "$T/truth"))
+	now=$(ticks)
+	until_true more_ticks $((now + 2))
+	kill -INT "$sonde"
+	exec 8>&-
+	wait "$sonde" || true
+	# The shell's own bytes, and its sleep's, are in it too; what jemfork did is there once, or
+	# the recording says from when on it counts.
+	now=$(sql "SELECT CAST(sum(v) AS INTEGER) FROM (SELECT max(value) AS v
+		FROM metric WHERE name = 'alloc.handed_out' GROUP BY target)")
+	echo "# ${truth[1]} and ${now}, from $(sql "SELECT max(value) FROM metric
+		WHERE name = 'alloc.counted_from'")" >&3
+	[ "$now" -lt $((truth[1] + (1 << 20))) ]
+	[ "$now" -ge "${truth[1]}" ] || [ "$(sql "SELECT count(*) FROM note
+		WHERE what LIKE '%counted from +%'")" -gt 0 ]
+}

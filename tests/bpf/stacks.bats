@@ -355,3 +355,129 @@ under() { # LIBRARY
 @test "under tcmalloc" {
 	under libtcmalloc.so.4
 }
+
+# A program that loads a library at a line, and at the next one allocates through it.
+opener() {
+	cat >"$T/late.c" <<-'END'
+		#include <stdlib.h>
+		__attribute__((noinline)) void *late_leaf(size_t n)
+		{ void *p = malloc(n); __asm__ volatile("" : "+r"(p)::"memory"); return p; }
+		__attribute__((noinline)) void *late_middle(size_t n)
+		{ void *p = late_leaf(n + 1); __asm__ volatile("" : "+r"(p)::"memory"); return p; }
+		void *late_enter(size_t n)
+		{ void *p = late_middle(n + 1); __asm__ volatile("" : "+r"(p)::"memory"); return p; }
+	END
+	gcc -w -O2 -fomit-frame-pointer -shared -fPIC -o "$T/liblate.so" "$T/late.c"
+	compile prog -O2 -include dlfcn.h <<-END
+		$STEPS
+		int main(void) {
+			void *(*enter)(size_t);
+			step("ready");
+			enter = dlsym(dlopen("$T/liblate.so", RTLD_NOW), "late_enter");
+			if ($1) step("opened");
+			for (int i = 0; i < 100; i++) enter(100);
+			step("done");
+			return 0;
+		}
+	END
+}
+
+@test "a library loaded while recording: its stacks are whole from the next interval on" {
+	local rec=$T/r.sonde n
+	opener 1
+	"$T/prog" <"$T/go" >"$T/work" 3>&- &
+	work_pid=$!
+	exec 8>"$T/go"
+	until_line "$T/work" ^ready "$work_pid"
+	"$B/sonde" record -p "$work_pid" --lens alloc --alloc-mode exact --sites --yes -d 120s -i 100ms \
+		-o "$rec" 2>"$T/err" 3>&- 8>&- &
+	watch_pid=$!
+	until_ticks 1
+	echo >&8
+	until_line "$T/work" ^opened "$work_pid"
+	# The tick that is under way may have read the mappings already; the one after it has not.
+	until_ticks $(($(ticks) + 3))
+	echo >&8
+	until_line "$T/work" ^done "$work_pid"
+	kill -INT "$watch_pid"
+	wait "$watch_pid"
+	watch_pid=
+	echo >&8
+	exec 8>&-
+	wait "$work_pid"
+	work_pid=
+	sqlite3 -readonly "$rec" "SELECT stack_end, functions, calls, bytes, live_calls, live_bytes
+		FROM call_site WHERE functions LIKE '%late_leaf%'" | tee "$T/late"
+	grep -qE '^complete\|late_leaf;late_middle;late_enter;main;.*\|100\|10200\|100\|10200$' "$T/late"
+	[ "$(wc -l <"$T/late")" = 1 ]
+}
+
+ticks() {
+	sqlite3 -readonly "$rec" 'SELECT count(*) FROM tick' 2>/dev/null || echo 0
+}
+
+until_ticks() { # N
+	until [ "$(ticks)" -ge "$1" ]; do
+		kill -0 "$watch_pid" || { cat "$T/err"; return 1; }
+		sleep 0.05
+	done
+}
+
+# Nothing is read between attach and the end here.
+@test "a library loaded since the last interval: its caller is right, and the stack ends as no_map" {
+	opener 0
+	observe "$T/prog"
+	awk -F'|' '$1 == "stack" && $4 ~ /late/' "$T/seen" >"$T/late"
+	cat "$T/late"
+	grep -qE '^stack\|[0-9a-f]+\|no_map\|late_leaf$' "$T/late"
+	[ "$(wc -l <"$T/late")" = 1 ]
+	[ "$(awk -F'|' '$1 == "alloc.stacks" && $2 == "no_map" { print $3 }' "$T/seen")" -ge 100 ]
+}
+
+# Every instruction of the innermost function as a stack's begin: between its prologue and its return the
+# frame has as many shapes as there are instructions. Each way counts once for each of them.
+from_anywhere() { # PROGRAM
+	local n
+	"$1" 100 500 2 <"$T/go" >"$T/work" 3>&- &
+	work_pid=$!
+	exec 8>"$T/go"
+	until_line "$T/work" ^ready "$work_pid"
+	"$B/bench/stackat" "$work_pid" lv_leaf <"$T/stop" >"$T/seen" 2>"$T/err" 3>&- 8>&- &
+	watch_pid=$!
+	exec 9>"$T/stop"
+	until_line "$T/seen" ^attached "$watch_pid" || { cat "$T/err"; return 1; }
+	echo >&8
+	until_line "$T/work" ^done "$work_pid"
+	echo >&9
+	wait "$watch_pid"
+	watch_pid=
+	exec 8>&- 9>&-
+	wait "$work_pid"
+	work_pid=
+	n=$(sed -n 's/^attached //p' "$T/seen")
+	[ "$n" -ge 5 ]
+	awk -F'|' -v n="$n" '$1 == "truth" { c[$2] += $3 * n }
+		END { for (k in c) if (c[k]) print k "|" c[k] }' "$T/work" | sort >"$T/want"
+	awk -F'|' '$1 == "stack" { way = $3
+			if ($2 != "complete" || !sub(/;lv_enter;.*/, ";lv_enter", way)) way = $2 ";" way
+			c[way] += $4 }
+		END { for (k in c) print k "|" c[k] }' "$T/seen" | sort >"$T/got"
+	diff "$T/want" "$T/got" | head -20
+	cmp "$T/want" "$T/got"
+	[ "$(wc -l <"$T/want")" -gt 50 ]
+}
+
+@test "from the middle of a function, at each of its instructions: -O2" {
+	build prog gcc -O2 -fomit-frame-pointer
+	from_anywhere "$T/prog"
+}
+
+@test "from the middle of a function, at each of its instructions: -O0" {
+	build prog gcc -O0
+	from_anywhere "$T/prog"
+}
+
+@test "from the middle of a function, at each of its instructions: frame pointers alone" {
+	build prog gcc -O2 -fno-omit-frame-pointer "${NO_TABLES[@]}"
+	from_anywhere "$T/prog"
+}

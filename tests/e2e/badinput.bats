@@ -403,7 +403,8 @@ private_pids() { unshare --pid --fork --mount-proc true 2>/dev/null; }
 @test "a reader that goes away ends the command quietly" {
 	idle
 	"$SONDE" record -p "$IDLE_PID" -o "$BATS_TEST_TMPDIR/r.sonde" -d 500ms -i 100ms
-	"$SONDE" export "$BATS_TEST_TMPDIR/r.sonde" --to csv 2>"$BATS_TEST_TMPDIR/e" | head -1 >/dev/null
+	"$SONDE" export "$BATS_TEST_TMPDIR/r.sonde" --to csv --series 2>"$BATS_TEST_TMPDIR/e" |
+		head -1 >/dev/null
 	equal "" "$(cat "$BATS_TEST_TMPDIR/e")" stderr
 }
 

@@ -70,14 +70,14 @@ covered() { jq -r ".$1.covered_ns" "$BATS_TEST_TMPDIR/json"; }
 	run --separate-stderr "$SONDE" compare "$OFF" "$HUGE"
 	equal 0 "$status" "exit status"
 	equal "no verdict: one run per arm" "${lines[-1]}" "the last line"
-	[[ $output == *"run.thp "*"A: off   B: system"* ]]
+	[[ $output == *"huge pages asked for"*"A: off   B: system"* ]]
 	[[ $output == *"env.MALLOC_ARENA_MAX"*"A: not set   B: 1"* ]]
 	local settings most faults
 	settings=$(grep -n '^Settings' <<<"$output" | cut -d: -f1)
 	most=$(grep -n '^Differs most' <<<"$output" | cut -d: -f1)
 	faults=$(grep -n '^Page faults' <<<"$output" | cut -d: -f1)
 	[ "$settings" -lt "$most" ] && [ "$most" -lt "$faults" ]
-	grep -q 'rss.anon_huge' < <(sed -n "$((most + 1)),$((faults - 1))p" <<<"$output")
+	grep -q 'anonymous in huge pages' < <(sed -n "$((most + 1)),$((faults - 1))p" <<<"$output")
 	run -1 grep -E '.{140}' <<<"$output"
 }
 

@@ -333,3 +333,24 @@ each_setting() { # ALLOC
 	ldconfig -p | grep -q libtcmalloc || skip "tcmalloc is not installed"
 	each_setting tcmalloc
 }
+
+# From the first instruction, so every query has its bytes, also those that came as soon as it listened.
+@test "searchd on jemalloc is counted from its first instruction" {
+	ldconfig -p | grep -q libjemalloc.so.2 || skip "libjemalloc is not installed"
+	local dir f=$BATS_TEST_TMPDIR/first.sonde
+	dir=$(daemon_dir)
+	searchd_start_under "$dir" docs=2000 -- "$SONDE" run --alloc=jemalloc --spans none -o "$f" --
+	SONDE_PID=$SEARCHD_RUNNER
+	started "$SONDE_PID"
+	until_queries_seen "$f"
+	"$LOAD" --sphinxql "$SEARCHD_SQL" --connections 2 --queries 60 --mix light --seed 5 >/dev/null
+	kill -INT "$SONDE_PID"
+	wait "$SONDE_PID"
+	recording_sql "$f" "SELECT target, name, max(value) FROM rec.metric WHERE name IN
+		('alloc.counted_from', 'alloc.handed_out', 'query.heap_spans') GROUP BY 1, 2" >&3
+	equal 0 "$(recording_sql "$f" "SELECT CAST(max(value) AS INTEGER) FROM rec.metric
+		WHERE name = 'alloc.counted_from'")" "time that is not counted"
+	equal "$(total query.spans % "$f")" "$(total query.heap_spans % "$f")" "queries with bytes"
+	searchd_stop "$dir"
+	rm -rf "$dir"
+}

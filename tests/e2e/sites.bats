@@ -86,7 +86,7 @@ pprof_sum() { # TYPE
 
 @test "what cannot be told is refused, with the reason" {
 	local plain=$BATS_TEST_TMPDIR/plain.sonde
-	run -2 "$SONDE" record -p $$ --sites -d 1s -o "$plain"
+	run -2 "$SONDE" record -p $$ --sites --alloc-mode counters -d 1s -o "$plain"
 	[[ "$output" == *"--alloc-mode exact"* ]]
 	run -2 "$SONDE" record -p $$ --sites-sample 8 -d 1s -o "$plain"
 	"$SONDE" record -p $$ --lens rss -d 200ms -i 100ms -o "$plain"

@@ -40,6 +40,10 @@ static void read_seed(void)
 static void damage(void)
 {
 	memcpy(copy, seed, seed_len);
+	if (!fuzz_below(3)) { /* no section headers: names by PT_DYNAMIC */
+		memset(copy + 40, 0, 8);
+		memset(copy + 58, 0, 6);
+	}
 	for (uint64_t n = 1 + fuzz_below(12); n; n--) {
 		uint64_t where = fuzz_below(4);
 		size_t at = where == 0	 ? fuzz_below(64)
@@ -91,6 +95,7 @@ int main(int argc, char **argv)
 	for (unsigned long i = 0; i < n; i++) {
 		struct sonde_module m = {.path = path, .open_path = path};
 		struct sonde_alloc_site *sites;
+		struct sonde_alloc_return *returns;
 		struct sonde_elf *elf;
 		size_t len = seed_len, n_sites;
 
@@ -102,8 +107,11 @@ int main(int argc, char **argv)
 			continue;
 		use(elf);
 		sonde_elf_free(&elf);
-		if (!sonde_allocator_sites(sonde_allocators[1], &m, false, &sites, &n_sites))
+		if (!sonde_allocator_sites(sonde_allocators[1], &m, false, &sites, &n_sites)) {
+			if (!sonde_allocator_returns(&m, sites, n_sites, &returns, &n_sites))
+				free(returns);
 			free(sites);
+		}
 	}
 	free(seed);
 	free(copy);

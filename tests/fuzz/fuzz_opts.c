@@ -39,6 +39,8 @@ static const char *const seeds[] = {
 	"--lens=alloc",
 	"--alloc-mode",
 	"exact",
+	"--budget",
+	"1,0.5",
 	"--yes",
 	"--harm-limit=2.5",
 	"--ring-size",
@@ -133,7 +135,7 @@ static void one(void)
 	}
 	err = sonde_opts_init(&sonde_options, &args);
 	assert(!err);
-	err = sonde_opts_parse(&sonde_options, UINT64_MAX, argc, argv, &args, &r);
+	err = sonde_opts_parse(&sonde_options, UINT64_MAX, true, argc, argv, &args, &r);
 	assert(err == 0 || err == -EINVAL);
 	assert(r.n_words <= (size_t)argc && r.n_before_dashes <= r.n_words && !r.words[r.n_words]);
 	check(&args, r.seen);

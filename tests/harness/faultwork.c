@@ -24,7 +24,9 @@
  *                     use already are left out; give THREADS
  *     children   512: 4 KiB pages, each 2 MiB in a child of its own that lives as long as we do
  *     populate   512: 4 KiB pages brought in by madvise, without any exception
- *     refused      2: and one refused access that a SIGSEGV handler mends
+ *     reuse      512: 4 KiB pages of a mapping that then goes; into the hole come 8 threads'
+ * stacks, of which 64 pages each are touched beside refused      2: and one refused access that a
+ * SIGSEGV handler mends
  *
  * Prints "ready PID", waits for a line on stdin, works (threads are created after that), prints
  * "done faults=N minflt=N majflt=N ns=N p50=N" (N expected, what getrusage counted, the sum and the
@@ -309,6 +311,41 @@ static void work_populate(void)
 		die("madvise populate");
 }
 
+enum { REUSERS = 8, REUSED_PAGES = 64 };
+
+static void *reuse_main(void *unused)
+{
+	char space[REUSED_PAGES * PAGE];
+	volatile char *pages = space;
+
+	for (size_t i = 0; i < REUSED_PAGES; i++)
+		pages[i * PAGE] = 1;
+	return unused;
+}
+
+static void work_reuse(void)
+{
+	size_t bytes = count * HUGE;
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	pthread_attr_t attr;
+	pthread_t t[REUSERS];
+
+	if (p == MAP_FAILED || madvise(p, bytes, MADV_NOHUGEPAGE))
+		die("mmap");
+	for (size_t i = 0; i < bytes; i += PAGE)
+		p[i] = 1;
+	munmap(p, bytes);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, bytes / REUSERS / 2);
+	for (size_t i = 0; i < REUSERS; i++)
+		if (pthread_create(&t[i], &attr, reuse_main, NULL))
+			die("pthread_create");
+	for (size_t i = 0; i < REUSERS; i++)
+		pthread_join(t[i], NULL);
+	pthread_attr_destroy(&attr);
+}
+
 static void mend(int sig, siginfo_t *info, void *ctx)
 {
 	(void)sig;
@@ -396,6 +433,7 @@ static const struct kind {
 	{"stack", NULL, work_stack, PER_HUGE},
 	{"children", NULL, work_children, PER_HUGE},
 	{"populate", NULL, work_populate, PER_HUGE},
+	{"reuse", NULL, work_reuse, PER_HUGE},
 	{"refused", NULL, work_refused, 2},
 };
 

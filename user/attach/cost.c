@@ -281,21 +281,26 @@ int sonde_calibrate(const struct sonde_plan *plan, struct sonde_calibration *out
 	return 0;
 }
 
-double sonde_cost_per_hit(const struct sonde_calibration *c, const struct sonde_plan_item *item)
+double sonde_cost_of_site(const struct sonde_calibration *c, const struct sonde_plan_item *item,
+			  const struct sonde_probe_site *site)
 {
-	const struct sonde_probe_site *s = item->hook->sites;
 	enum sonde_insn_kind insn = SONDE_INSN_STEPPED;
 	enum sonde_link_kind entry = entry_of(item->kind);
 	double ns;
 
 	if (item->alt < 0)
 		return 0;
-	if (sonde_link_is_uprobe(item->kind) && item->hook->n_sites)
-		insn = s->site.kind;
+	if (sonde_link_is_uprobe(item->kind) && site)
+		insn = site->site.kind;
 	ns = c->hit_ns[item->kind][insn];
 	if (entry)
 		ns += c->hit_ns[entry][insn];
-	if (item->ret_program && item->hook->n_sites && s->want_return)
+	if (item->ret_program && site && site->want_return)
 		ns += c->hit_ns[sonde_link_return_of(item->kind)][insn];
 	return ns;
+}
+
+double sonde_cost_per_hit(const struct sonde_calibration *c, const struct sonde_plan_item *item)
+{
+	return sonde_cost_of_site(c, item, item->hook->n_sites ? item->hook->sites : NULL);
 }

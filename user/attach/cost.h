@@ -27,11 +27,11 @@ struct sonde_calibration {
 struct sonde_plan;
 int sonde_calibrate(const struct sonde_plan *plan, struct sonde_calibration *out);
 
-/*
- * ns of one operation at the first site of @item, entry and return together: a lens lists the site that is
- * hit most often first.
- */
+/* ns of one operation at @site of @item, entry and return together; @site NULL: a kernel hook's. */
 struct sonde_plan_item;
+double sonde_cost_of_site(const struct sonde_calibration *c, const struct sonde_plan_item *item,
+			  const struct sonde_probe_site *site);
+/* The same at its first site: a lens lists the site that is hit most often first. */
 double sonde_cost_per_hit(const struct sonde_calibration *c, const struct sonde_plan_item *item);
 
 #endif

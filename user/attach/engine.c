@@ -27,6 +27,7 @@ static const struct {
 	{"targets", offsetof(struct sonde_engine_maps, targets)},
 	{"span", offsetof(struct sonde_engine_maps, span)},
 	{"tls_places", offsetof(struct sonde_engine_maps, tls_places)},
+	{"window", offsetof(struct sonde_engine_maps, window)},
 };
 
 static int *map_fd(struct sonde_engine_maps *maps, size_t i)
@@ -123,6 +124,7 @@ void sonde_engine_free(struct sonde_engine **engine)
 	if (!e)
 		return;
 	sonde_engine_detach(e, -1, NULL);
+	sonde_engine_window_unmap(e);
 	for (int i = 0; i < SONDE_LENS__MAX; i++) {
 		bpf_object__close(e->lens[i].obj);
 		free(e->lens[i].name);

@@ -9,6 +9,7 @@
 #include <bpf/bpf.h>
 
 #include "attach/engine_priv.h"
+#include "attach/window.h"
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/mem.h"
@@ -179,6 +180,8 @@ int sonde_engine_detach(struct sonde_engine *e, int lens, uint64_t *took_ns)
 	uint64_t begin = sonde_mono_ns();
 
 	/* What may slow the target goes first. */
+	if (lens == -1)
+		sonde_engine_window_stop(e);
 	sonde_engine_release(e, lens, 0);
 	sonde_engine_drop(e, lens, 0);
 	if (took_ns)

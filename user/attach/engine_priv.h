@@ -34,6 +34,8 @@ struct sonde_engine {
 	struct engine_child *children;
 	size_t n_children, cap_children;
 	uint32_t guards_lost; /* bit per lens: a child of it ended by itself */
+	struct sonde_window *window; /* mapped when first asked for */
+	struct sonde_guard window_child;
 	uint32_t *targets; /* tgids, for events that are opened per thread */
 	size_t n_targets, cap_targets;
 	int stats_fd; /* holds BPF statistics on; -1: not asked for */
@@ -70,6 +72,9 @@ void sonde_requests_fini(struct sonde_requests *reqs);
 
 /* Software events have no request: which links they take depends on the target's threads. */
 int sonde_engine_attach_sw(struct sonde_engine *e, const struct sonde_plan_item *item);
+
+/* End the window and unmap its page. */
+void sonde_engine_window_unmap(struct sonde_engine *e);
 
 /* Does every object share the map of this name? */
 bool sonde_engine_map_is_shared(const char *name);

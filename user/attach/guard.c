@@ -44,6 +44,8 @@ struct child {
 	pid_t parent;
 	uint64_t beat_ns, max_ns;
 	timer_t beat, deadline;
+	void (*body)(void *arg, int sock); /* NULL: hold the links until told to go */
+	void *arg;
 };
 
 static int arm(timer_t timer, uint64_t ns)
@@ -122,6 +124,10 @@ static __attribute__((noreturn)) void child_main(struct child *c)
 		make_links(c, &a);
 	if (send(c->sock, &a, sizeof(a), MSG_NOSIGNAL) < 0 || a.err)
 		_exit(1);
+	if (c->body) {
+		c->body(c->arg, c->sock);
+		_exit(0);
+	}
 	/* The end of the socket is the word to go. */
 	while (recv(c->sock, &cmd, 1, 0) == 1) {
 		/* Late beats come in a bunch: the timer starts anew once, from now. */
@@ -173,18 +179,10 @@ static void reap(struct sonde_guard *g)
 	g->pid = 0;
 }
 
-int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t beat_ns,
-		      uint64_t max_ns, struct sonde_guard *out, size_t *failed)
+static int start(struct child c, struct sonde_guard *out, size_t *failed)
 {
-	struct child c = {
-		.reqs = reqs,
-		.n = n,
-		.parent = getpid(),
-		.beat_ns = beat_ns,
-		.max_ns = max_ns,
-	};
 	struct answer a = {.index = SIZE_MAX};
-	struct sonde_guard g = {.n_links = n};
+	struct sonde_guard g = {.n_links = c.n};
 	int pair[2], err;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
@@ -217,6 +215,36 @@ int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t 
 	}
 	*out = g;
 	return 0;
+}
+
+int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t beat_ns,
+		      uint64_t max_ns, struct sonde_guard *out, size_t *failed)
+{
+	const struct child c = {
+		.reqs = reqs,
+		.n = n,
+		.parent = getpid(),
+		.beat_ns = beat_ns,
+		.max_ns = max_ns,
+	};
+
+	return start(c, out, failed);
+}
+
+int sonde_guard_run(const struct sonde_link_request *reqs, size_t n, uint64_t max_ns,
+		    void (*body)(void *arg, int sock), void *arg, struct sonde_guard *out,
+		    size_t *failed)
+{
+	const struct child c = {
+		.reqs = reqs,
+		.n = n,
+		.parent = getpid(),
+		.max_ns = max_ns,
+		.body = body,
+		.arg = arg,
+	};
+
+	return start(c, out, failed);
 }
 
 void sonde_guard_beat(struct sonde_guard *g)

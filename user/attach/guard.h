@@ -24,6 +24,13 @@ struct sonde_guard {
  */
 int sonde_guard_start(const struct sonde_link_request *reqs, size_t n, uint64_t beat_ns,
 		      uint64_t max_ns, struct sonde_guard *out, size_t *failed);
+/*
+ * The same, for a child that does something while it holds the links, and then exits: @body, which
+ * must not allocate and returns when @sock has ended.
+ */
+int sonde_guard_run(const struct sonde_link_request *reqs, size_t n, uint64_t max_ns,
+		    void (*body)(void *arg, int sock), void *arg, struct sonde_guard *out,
+		    size_t *failed);
 void sonde_guard_beat(struct sonde_guard *g);
 bool sonde_guard_alive(struct sonde_guard *g);
 /* Tell the child to exit, without waiting: several may be leaving at once. */

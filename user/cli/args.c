@@ -192,6 +192,22 @@ static int parse_margin(const char *value, void *member, struct sonde_str *why)
 	return err ? err : add_text(member, value);
 }
 
+/* "1,0.5": percent of the target's CPU, and of the time. */
+static int parse_budget(const char *value, void *member, struct sonde_str *why)
+{
+	struct sonde_budget b;
+	char extra;
+
+	if (sscanf(value, "%lf,%lf%c", &b.cpu, &b.time, &extra) != 2 || !(b.cpu > 0) ||
+	    !(b.time > 0) || b.cpu > 100 || b.time > 100) {
+		sonde_str_addf(why, "two figures above 0 and up to 100 are needed, not '%s'",
+			       value);
+		return -EINVAL;
+	}
+	*(struct sonde_budget *)member = (struct sonde_budget){b.cpu / 100, b.time / 100};
+	return 0;
+}
+
 static const struct sonde_opt_choice thp_choices[] = {
 	{"system", SONDE_RUN_THP_SYSTEM},
 	{"off", SONDE_RUN_THP_OFF},
@@ -211,11 +227,9 @@ static const struct sonde_opt_choice fault_modes[] = {
 	{NULL, 0},
 };
 static const struct sonde_opt_choice alloc_modes[] = {
-	{"auto", SONDE_ALLOC_MODE_AUTO},
-	{"counters", SONDE_ALLOC_MODE_COUNTERS},
-	{"exact", SONDE_ALLOC_MODE_EXACT},
-	{"off", SONDE_ALLOC_MODE_OFF},
-	{NULL, 0},
+	{"auto", SONDE_ALLOC_MODE_AUTO},   {"counters", SONDE_ALLOC_MODE_COUNTERS},
+	{"exact", SONDE_ALLOC_MODE_EXACT}, {"windows", SONDE_ALLOC_MODE_WINDOWS},
+	{"off", SONDE_ALLOC_MODE_OFF},	   {NULL, 0},
 };
 
 static const struct sonde_opt_choice fields[] = {

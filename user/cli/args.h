@@ -33,6 +33,11 @@ struct sonde_text_list {
 	size_t n, cap;
 };
 
+/* --budget: shares, not percent. */
+struct sonde_budget {
+	double cpu, time;
+};
+
 struct sonde_args {
 	struct sonde_pid_list pids;
 	const char *name, *unit, *cgroup, *comm;
@@ -44,6 +49,7 @@ struct sonde_args {
 	int alloc_mode;	    /* enum sonde_alloc_mode */
 	uint32_t sites;	    /* rows to show; 0: not asked for */
 	uint32_t sites_sample;
+	struct sonde_budget budget;
 	bool growth;
 	int ledger;	    /* enum sonde_ledger_mode */
 	int fault_mode;	    /* 1: full */
@@ -100,7 +106,7 @@ enum sonde_option {
 #define SONDE_OPTS_OBSERVE                                                                         \
 	(SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(TID) | SONDE_O(COMM) |                    \
 	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
-	 SONDE_O(SITES) | SONDE_O(SITES_SAMPLE) |                                                   \
+	 SONDE_O(SITES) | SONDE_O(SITES_SAMPLE) | SONDE_O(BUDGET) |                                \
 	 SONDE_O(LEDGER) | SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(YES) |                \
 	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
 	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON) |             \

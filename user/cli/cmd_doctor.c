@@ -19,6 +19,7 @@
 #include "core/mem.h"
 #include "core/num.h"
 #include "core/str.h"
+#include "sonde/query.h"
 #include "target/heap/heap.h"
 
 #define LABEL "%-14s "
@@ -77,6 +78,22 @@ static void print_heap(const struct sonde_session_opts *opts, const struct sonde
 	}
 }
 
+/* Whose queries would be seen depends on what its clients speak. */
+static void print_queries(const struct sonde_facts *f)
+{
+	if (f->speaks)
+		printf(LABEL "queries: decoded where clients speak %s\n", "", f->speaks);
+	else if (f->daemon)
+		printf(LABEL "queries: none will be seen, its protocol is not known here "
+			     "(known: " SONDE_QUERY_PROTOCOLS ")\n",
+		       "");
+	else
+		printf(LABEL
+		       "queries: seen where clients speak a known protocol (" SONDE_QUERY_PROTOCOLS
+		       ")\n",
+		       "");
+}
+
 static int print_target(const struct sonde_session_opts *opts, const struct sonde_target *t)
 {
 	struct sonde_facts f;
@@ -95,6 +112,7 @@ static int print_target(const struct sonde_session_opts *opts, const struct sond
 	printf(LABEL "listens on %s; query handlers: %s%s\n", "",
 	       f.n_listens ? sonde_str_get(&f.listens) : "nothing",
 	       *f.recipe ? "known by " : "not known, sockets only", f.recipe);
+	print_queries(&f);
 	print_heap(opts, t);
 	if (t->exe_deleted)
 		printf(LABEL "its executable was replaced on disk; the running one is used\n", "");

@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "core/num.h"
+#include "sonde/query.h"
 #include "target/daemon.h"
 #include "target/proc.h"
 
@@ -128,6 +129,10 @@ static const char *where_queries(const struct sonde_facts *f)
 {
 	if (!f->n_listens)
 		return "-";
+	if (!f->daemon)
+		return "if protocol known";
+	if (!f->speaks)
+		return "- (not decoded)";
 	return *f->recipe ? "sockets, handlers" : "sockets";
 }
 
@@ -220,6 +225,10 @@ static int run_ps(const struct sonde_args *args)
 	if (!err && !args->json) {
 		if (list.denied)
 			say_denied(&list);
+		sonde_say("queries are decoded in these protocols: " SONDE_QUERY_PROTOCOLS);
+		sonde_say("memory, faults and CPU can be observed of any process, listed or not: "
+			  "-p PID%s",
+			  args->all ? "" : "; -a lists all");
 		sonde_say("next: sonde doctor -p PID says what would be attached, and why");
 	}
 	for (size_t i = 0; i < list.n; i++)
@@ -230,7 +239,7 @@ static int run_ps(const struct sonde_args *args)
 
 const struct sonde_command sonde_command_ps = {
 	.name = "ps",
-	.summary = "the daemons that can be observed",
+	.summary = "daemons and other servers that run here, and where their queries are seen",
 	.synopsis = "",
 	.valid = SONDE_OPTS_COMMON | SONDE_O(ALL) | SONDE_O(JSON),
 	.about = "Lists daemons that sonde knows by name and every process that listens on a "

@@ -98,6 +98,7 @@ static int record_session(struct record_run *run, struct sonde_session_opts *opt
 	opts->n_sinks = 1;
 	opts->on_tick = on_tick;
 	opts->on_tick_ctx = run;
+	opts->on_observing = sonde_observe_say_observing;
 	sonde_snapshot_init(&snap);
 	sonde_observe_say_start();
 	err = sonde_session_run(opts, &snap, &result);

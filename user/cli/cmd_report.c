@@ -48,7 +48,7 @@ static int report_sites(const struct sonde_args *args, struct sonde_reader *r,
 
 static int run_report(const struct sonde_args *args)
 {
-	struct sonde_report_opts opts = {.slowest = args->slowest};
+	struct sonde_report_opts opts = {.slowest = args->slowest, .all = args->verbose > 0};
 	struct sonde_reader_filter filter;
 	struct sonde_report *rep = NULL;
 	struct sonde_reader *r = NULL;

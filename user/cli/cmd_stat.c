@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/threads.h"
 #include "core/err.h"
+#include "judge/figures.h"
 #include "model/stacks.h"
 #include "show/sites.h"
 #include "show/stat.h"
@@ -47,23 +48,34 @@ static int on_tick(void *ctx, const struct sonde_snapshot *snap)
 		print_field(snap);
 		return sonde_output_flush();
 	}
+	/* A few ms of an interval are no rate to put beside the others; the summary has them. */
+	if (!run->json && snap->partial && run->view.any)
+		return 0;
 	err = run->json ? sonde_stat_json_line(run->view.out, snap)
 			: sonde_stat_line(&run->view, snap);
 	return err ? err : sonde_output_flush();
 }
 
-/* The command to type next: the same target, a longer look. "" where the target was started by us.
- */
-static void next_command(const struct sonde_args *args, bool instant, char *buf, size_t size)
+/* The command to type next: the same target, or one of its name where it has gone, a longer look.
+ * "" where the target was started by us. */
+static void next_command(const struct sonde_args *args, const struct sonde_snapshot *snap,
+			 bool instant, char *buf, size_t size)
 {
+	struct sonde_figures figures;
 	const char *rest = instant ? "-d 30s" : "-d 10m -o day.sonde";
 	const char *verb = instant ? "stat" : "record";
 
 	buf[0] = '\0';
-	if (args->pids.n)
-		snprintf(buf, size, "sonde %s -p %d %s", verb, args->pids.pid[0], rest);
+	sonde_figures_of(snap, &figures);
+	if (args->pids.n && *figures.target)
+		snprintf(buf, size, "sonde %s %s %s", verb, figures.target, rest);
 	else if (args->name)
 		snprintf(buf, size, "sonde %s -n %s %s", verb, args->name, rest);
+}
+
+static bool by_stack(const struct sonde_args *args)
+{
+	return args->fault_by & 1u << SONDE_FAULT_BY_STACK;
 }
 
 /* Call sites come after the summary, which they would hide otherwise. */
@@ -72,9 +84,16 @@ static int print_text(const struct sonde_args *args, const struct stat_run *run,
 {
 	int err = sonde_stat_summary(stdout, snap, end);
 
-	if (err || !run->stacks.n)
+	if (err || (!args->sites && !by_stack(args)))
 		return err;
 	fputc('\n', stdout);
+	if (!run->stacks.n) {
+		fprintf(stdout, "Call sites: none, for no %s was seen in this time\n",
+			!by_stack(args) ? "allocation"
+			: args->sites	? "allocation or page fault"
+					: "page fault");
+		return 0;
+	}
 	return sonde_sites_print(stdout, &run->stacks, args->sites ? args->sites : 20);
 }
 
@@ -85,6 +104,7 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 	struct sonde_stat_end end = {
 		.ended = result->ended,
 		.instant = run->instant,
+		.all = args->verbose > 0,
 		.observed_ns = result->observed_ns,
 		.attach_ns = result->attach_ns,
 		.detach_ns = result->detach_ns,
@@ -95,7 +115,7 @@ static int print_end(const struct sonde_args *args, const struct stat_run *run,
 			print_field(snap);
 		return 0;
 	}
-	next_command(args, run->instant, next, sizeof(next));
+	next_command(args, snap, run->instant, next, sizeof(next));
 	end.next = *next ? next : NULL;
 	if (run->json)
 		return sonde_stat_json(stdout, snap, &end);
@@ -118,9 +138,11 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	run.instant = opts->instant;
 	opts->on_tick = on_tick;
 	opts->on_tick_ctx = &run;
+	if (!run.json && !run.field)
+		opts->on_observing = sonde_observe_say_observing;
 	sonde_stack_table_init(&run.stacks);
 	opts->sinks = &sink;
-	opts->n_sinks = args->sites || args->fault_by & 1u << SONDE_FAULT_BY_STACK ? 1 : 0;
+	opts->n_sinks = args->sites || by_stack(args) ? 1 : 0;
 	sonde_output_hold();
 	sonde_snapshot_init(&snap);
 	sonde_observe_say_start();
@@ -135,6 +157,11 @@ int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts 
 	return err;
 }
 
+/* Lenses that count events and have no level to read. */
+#define OF_EVENTS                                                                                  \
+	(1u << SONDE_LENS_QUERY | 1u << SONDE_LENS_FAULT | 1u << SONDE_LENS_STALL |                \
+	 1u << SONDE_LENS_ASK)
+
 static int run_stat(const struct sonde_args *args)
 {
 	struct sonde_session_opts opts;
@@ -145,6 +172,11 @@ static int run_stat(const struct sonde_args *args)
 	if (err)
 		return err;
 	/* What counts events has none to count in no time: nothing is attached for it. */
+	if (opts.instant && opts.lens_mask && !(opts.lens_mask & ~OF_EVENTS))
+		return sonde_err(EINVAL,
+				 "-d 0 leaves no time for what --lens names to happen; give it "
+				 "some (-d 10s), or look at what is there at an instant "
+				 "(--lens rss,alloc)");
 	if (opts.instant && !opts.lens_mask)
 		opts.lens_mask = 1u << SONDE_LENS_RSS | 1u << SONDE_LENS_ALLOC;
 	return args->dry_run ? sonde_observe_dry_run(args, &opts) : sonde_stat_session(args, &opts);

@@ -144,6 +144,16 @@ static int check_words(const struct sonde_command *cmd, const struct sonde_args 
 	if (args->n_words < cmd->min_words)
 		return sonde_err(EINVAL, "something is missing; write: sonde %s [OPTION...] %s",
 				 cmd->name, cmd->synopsis);
+	if (args->n_words > cmd->max_words && cmd->needs[0] &&
+	    !args->words[0][strspn(args->words[0], "0123456789")])
+		return sonde_err(EINVAL,
+				 "'%s' stands alone; a process is given by its option: -p %s",
+				 args->words[0], args->words[0]);
+	if (args->n_words > cmd->max_words && cmd->starts_command)
+		return sonde_err(EINVAL,
+				 "'%s' stands where an option is expected; put -- before the "
+				 "command that is to be started: sonde %s [OPTION...] -- %s ...",
+				 args->words[0], cmd->name, args->words[0]);
 	if (args->n_words > cmd->max_words)
 		return sonde_err(EINVAL,
 				 "'%s' is one word too many; write: sonde %s [OPTION...] %s",
@@ -246,7 +256,8 @@ int sonde_command_parse(int argc, char **argv, struct sonde_args *args,
 	if (!err)
 		err = sonde_opts_init(&sonde_options, args);
 	if (!err && argc > 2)
-		err = sonde_opts_parse(&sonde_options, cmd->valid, argc - 2,
+		err = sonde_opts_parse(&sonde_options, cmd->valid,
+				       !cmd->starts_command || cmd->max_words, argc - 2,
 				       (const char *const *)argv + 2, args, &args->parsed);
 	if (err)
 		return err;

@@ -48,12 +48,13 @@ static json_t *target_json(const struct sonde_target *t)
 
 	if (sonde_facts_read(t, &f))
 		return json_null();
-	o = json_pack("{s:i, s:s, s:s?, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:I}", "pid",
+	o = json_pack("{s:i, s:s, s:s?, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:I}", "pid",
 		      (int)t->pid, "name", f.name, "exe", t->exe ? SONDE_PLAIN(t->exe) : NULL,
 		      "build_id", t->build_id, "daemon", f.daemon, "allocator",
 		      *f.allocator ? f.allocator : NULL, "thp", *f.thp ? f.thp : NULL, "listens",
 		      f.n_listens ? sonde_str_get(&f.listens) : NULL, "recipe",
-		      *f.recipe ? f.recipe : NULL, "rss_bytes", (json_int_t)f.rss_bytes);
+		      *f.recipe ? f.recipe : NULL, "speaks", f.speaks, "rss_bytes",
+		      (json_int_t)f.rss_bytes);
 	sonde_facts_fini(&f);
 	return o;
 }

@@ -132,6 +132,7 @@ int sonde_facts_read(const struct sonde_target *t, struct sonde_facts *out)
 		snprintf(out->allocator, sizeof(out->allocator), "%s%s%s", t->allocator->name,
 			 *t->allocator_version ? " " : "", SONDE_PLAIN(t->allocator_version));
 	out->daemon = t->daemon ? t->daemon->title : NULL;
+	out->speaks = t->daemon ? t->daemon->speaks : NULL;
 	out->age_ns = sonde_proc_age_ns(t->pid);
 	read_memory(out);
 	read_recipe(t, out);

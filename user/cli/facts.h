@@ -23,6 +23,7 @@ struct sonde_facts {
 	struct sonde_str listens; /* "127.0.0.1:9306 /run/x.sock" */
 	size_t n_listens;
 	const char *daemon; /* title of a daemon that sonde knows, or NULL */
+	const char *speaks; /* of a known daemon: its protocols that are decoded, or NULL */
 	char recipe[64]; /* file name of the recipe for its query handlers, or ""                */
 };
 

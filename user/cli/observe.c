@@ -13,6 +13,8 @@
 #include "cli/output.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "core/num.h"
+#include "core/str.h"
 #include "sonde/fault.h"
 
 #define INDENT 11 /* of the lenses' help */
@@ -25,7 +27,7 @@ static bool ask(void *ctx, const char *question)
 
 	fflush(stdout);
 	if (args->yes) {
-		fprintf(stderr, "sonde: %s yes (--yes)\n", question);
+		sonde_say("%s yes (--yes)", question);
 		return true;
 	}
 	if (!isatty(STDIN_FILENO))
@@ -36,8 +38,33 @@ static bool ask(void *ctx, const char *question)
 	return !strcasecmp(answer, "y\n") || !strcasecmp(answer, "yes\n");
 }
 
+/* Then --sites says how many of them are shown. */
+static bool fault_stacks(const struct sonde_args *args)
+{
+	return args->fault_by & 1u << SONDE_FAULT_BY_STACK;
+}
+
+static bool probes_alloc(enum sonde_alloc_mode mode)
+{
+	return mode == SONDE_ALLOC_MODE_EXACT || mode == SONDE_ALLOC_MODE_WINDOWS;
+}
+
+/* Call stacks need probes: in windows, unless another mode, or the stacks of faults, are asked for.
+ */
+static enum sonde_alloc_mode mode_of(const struct sonde_args *args)
+{
+	if (args->alloc_mode == SONDE_ALLOC_MODE_AUTO && args->sites && !fault_stacks(args))
+		return SONDE_ALLOC_MODE_WINDOWS;
+	return (enum sonde_alloc_mode)args->alloc_mode;
+}
+
 static int check_alloc(const struct sonde_args *args)
 {
+	if (mode_of(args) == SONDE_ALLOC_MODE_WINDOWS && args->passive)
+		return sonde_err(EINVAL, "--alloc-mode windows (and --sites) probes the target and "
+					 "--passive forbids it; leave one of them out");
+	if (args->seen & SONDE_O(BUDGET) && mode_of(args) != SONDE_ALLOC_MODE_WINDOWS)
+		return sonde_err(EINVAL, "--budget is of --alloc-mode windows; give both");
 	if (args->alloc_mode == SONDE_ALLOC_MODE_OFF && args->lens_mask & 1u << SONDE_LENS_ALLOC)
 		return sonde_err(EINVAL,
 				 "--lens alloc looks at nothing with --alloc-mode off; leave "
@@ -57,22 +84,20 @@ static int check_alloc(const struct sonde_args *args)
 	return 0;
 }
 
-/* Then --sites says how many of them are shown. */
-static bool fault_stacks(const struct sonde_args *args)
-{
-	return args->fault_by & 1u << SONDE_FAULT_BY_STACK;
-}
-
-/* The allocator's call stacks come with the probes of exact mode. */
+/* The allocator's call stacks come with probes. */
 static int check_sites(const struct sonde_args *args)
 {
 	if (args->sites_sample && !args->sites)
 		return sonde_err(EINVAL, "--sites-sample is of --sites; give both");
-	if (args->sites && args->alloc_mode != SONDE_ALLOC_MODE_EXACT && !fault_stacks(args))
+	if (args->sites_sample && mode_of(args) != SONDE_ALLOC_MODE_EXACT)
+		return sonde_err(EINVAL, "--sites-sample is of live blocks, which windows do not "
+					 "follow: add --alloc-mode exact -d TIME");
+	if (args->sites && !probes_alloc(mode_of(args)) && !fault_stacks(args))
 		return sonde_err(
 			EINVAL,
-			"--sites is about call stacks: add --alloc-mode exact -d TIME for the "
-			"allocator's, --fault-by stack for those of page faults");
+			"--sites is about call stacks: add --alloc-mode windows, or --alloc-mode "
+			"exact -d "
+			"TIME, for the allocator's, --fault-by stack for those of page faults");
 	return 0;
 }
 
@@ -103,6 +128,7 @@ static uint32_t round_up_pow2(uint32_t n)
 void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts *opts)
 {
 	bool timed = args->seen & SONDE_O(DURATION);
+	enum sonde_alloc_mode mode = mode_of(args);
 
 	*opts = (struct sonde_session_opts){
 		.target = {.pids = args->pids.pid,
@@ -114,18 +140,21 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 		.command = args->command,
 		.lens_mask = args->lens_mask,
 		.lens = {.passive = args->passive,
-			 .alloc_exact = args->alloc_mode == SONDE_ALLOC_MODE_EXACT,
-			 .sites = args->sites && args->alloc_mode == SONDE_ALLOC_MODE_EXACT,
+			 .alloc_exact = mode == SONDE_ALLOC_MODE_EXACT,
+			 .alloc_windows = mode == SONDE_ALLOC_MODE_WINDOWS,
+			 .budget_cpu = args->budget.cpu,
+			 .budget_time = args->budget.time,
+			 .sites = args->sites && probes_alloc(mode),
 			 .sites_sample = args->sites_sample,
-			 .alloc_counters = args->alloc_mode == SONDE_ALLOC_MODE_COUNTERS ||
-					   args->alloc_mode == SONDE_ALLOC_MODE_AUTO,
-			 .alloc_asked = args->alloc_mode == SONDE_ALLOC_MODE_COUNTERS,
+			 .alloc_counters =
+				 mode == SONDE_ALLOC_MODE_COUNTERS || mode == SONDE_ALLOC_MODE_AUTO,
+			 .alloc_asked = mode == SONDE_ALLOC_MODE_COUNTERS,
 			 .query_text = args->query_text,
 			 .slower_than_ns = args->slower_than_ns,
 			 .ledger = (enum sonde_ledger_mode)args->ledger,
 			 .fault_full = args->fault_mode,
 			 .fault_by = args->fault_by},
-		.alloc_mode = (enum sonde_alloc_mode)args->alloc_mode,
+		.alloc_mode = mode,
 		.duration_ns = timed ? args->duration_ns : UINT64_MAX,
 		.instant = timed && !args->duration_ns,
 		.interval_ns = args->interval_ns,
@@ -176,6 +205,19 @@ void sonde_observe_say_start(void)
 {
 	if (isatty(STDERR_FILENO))
 		sonde_say("starting (calibrating, about 1 s)...");
+}
+
+void sonde_observe_say_observing(void *ctx, const struct sonde_target_list *targets,
+				 uint64_t attach_ns)
+{
+	char took[32], more[32] = "";
+
+	(void)ctx;
+	if (targets->n > 1)
+		snprintf(more, sizeof(more), " and %zu more", targets->n - 1);
+	sonde_say("attached to %d (%s)%s in %s, observing", targets->t[0].pid,
+		  SONDE_PLAIN(targets->t[0].comm), more,
+		  sonde_fmt_ns(took, sizeof(took), (double)attach_ns));
 }
 
 void sonde_observe_list_lenses(FILE *out)

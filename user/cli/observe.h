@@ -22,6 +22,10 @@ int sonde_observe_exit(const struct sonde_args *args, int err, bool degraded);
 /* Before a session, to a person who waits: what takes the first second. */
 void sonde_observe_say_start(void);
 
+/* To be told to the user as soon as it is so: observing has begun. For opts->on_observing. */
+void sonde_observe_say_observing(void *ctx, const struct sonde_target_list *targets,
+				 uint64_t attach_ns);
+
 /* A session shown on stdout, or written into args->output. Exit code or -errno (logged). */
 int sonde_stat_session(const struct sonde_args *args, struct sonde_session_opts *opts);
 int sonde_record_session(const struct sonde_args *args, struct sonde_session_opts *opts);

@@ -365,7 +365,7 @@ static void add_word(struct cursor *c, const char *word)
 		c->out->n_before_dashes++;
 }
 
-int sonde_opts_parse(const struct sonde_opt_table *table, uint64_t valid, int argc,
+int sonde_opts_parse(const struct sonde_opt_table *table, uint64_t valid, bool words, int argc,
 		     const char *const *argv, void *target, struct sonde_opt_result *out)
 {
 	struct cursor c = {table, valid, argc, 0, argv, target, out};
@@ -374,7 +374,7 @@ int sonde_opts_parse(const struct sonde_opt_table *table, uint64_t valid, int ar
 	*out = (struct sonde_opt_result){.words = calloc((size_t)argc + 1, sizeof(char *))};
 	if (!out->words)
 		return sonde_err(ENOMEM, "out of memory");
-	for (; c.i < argc && !err; c.i++) {
+	for (; c.i < argc && !err && (words || !out->n_before_dashes); c.i++) {
 		const char *arg = argv[c.i];
 
 		if (out->dashes || arg[0] != '-' || !arg[1])

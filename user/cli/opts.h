@@ -79,9 +79,10 @@ int sonde_opts_init(const struct sonde_opt_table *table, void *target);
  * After
  * "--" everything is a word. Of an option given twice the last value counts, unless it counts or
  * collects. @valid: rows that make sense here; an unknown name is answered with the nearest of
- * these. 0, -EINVAL (logged) or -ENOMEM. Free with the fini either way.
+ * these. @words: there may be any before "--"; else the first one ends the parsing, for what follows
+ * it are another command's options. 0, -EINVAL (logged) or -ENOMEM. Free with the fini either way.
  */
-int sonde_opts_parse(const struct sonde_opt_table *table, uint64_t valid, int argc,
+int sonde_opts_parse(const struct sonde_opt_table *table, uint64_t valid, bool words, int argc,
 		     const char *const *argv, void *target, struct sonde_opt_result *out);
 void sonde_opt_result_fini(struct sonde_opt_result *r);
 

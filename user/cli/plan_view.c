@@ -91,9 +91,7 @@ void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 
 		if (!sonde_plan_uses_lens(opts, lens)) {
 			fprintf(out, LABEL "off%s\n", lens->name,
-				lens->id == SONDE_LENS_ALLOC
-					? " (--alloc-mode)"
-					: " (--lens)");
+				lens->id == SONDE_LENS_ALLOC ? " (--alloc-mode)" : " (--lens)");
 			continue;
 		}
 		fprintf(out, LABEL "%s\n", lens->name, lens->summary);
@@ -103,38 +101,62 @@ void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 	}
 }
 
-static double cost(const struct sonde_session_plan *p, size_t i)
-{
-	const struct sonde_plan_item *item = &p->plan.items[i];
+/* What sets the price of a hit: the link, and for a uprobe the instruction and whether the return
+ * is trapped by a program of its own. A session's return is part of it. */
+struct price {
+	enum sonde_link_kind kind;
+	enum sonde_insn_kind insn;
+	bool ret;
+};
 
-	return p->calibrated && item->alt >= 0 ? sonde_cost_per_hit(&p->calibration, item) : 0;
+static struct price price_of(const struct sonde_plan_item *item,
+			     const struct sonde_probe_site *site)
+{
+	bool uprobe = site && probes(item);
+
+	return (struct price){
+		.kind = item->kind,
+		.insn = uprobe ? site->site.kind : SONDE_INSN_STEPPED,
+		.ret = uprobe && item->ret_program && site->want_return,
+	};
 }
 
-/* Was this cost of this kind of link told before item @i? */
-static bool cost_told(const struct sonde_session_plan *p, size_t i)
+static void print_price(FILE *out, const struct sonde_plan_item *item, const struct price *p,
+			double ns)
 {
-	for (size_t k = 0; k < i; k++)
-		if (p->plan.items[k].kind == p->plan.items[i].kind && cost(p, k) == cost(p, i))
-			return true;
-	return false;
+	char text[32];
+
+	fprintf(out, "%s", sonde_link_kind_name(p->kind));
+	if (probes(item))
+		fprintf(out, " (%s%s)",
+			p->insn == SONDE_INSN_EMULATED ? "emulated" : "single-stepped",
+			p->ret ? ", with its return" : "");
+	fprintf(out, " %s", sonde_fmt_ns(text, sizeof(text), ns));
 }
 
 void sonde_plan_print_costs(FILE *out, const struct sonde_session_plan *p)
 {
-	bool first = true;
-	char text[32];
+	bool told[SONDE_LINK__MAX][2][2] = {0}, first = true;
 
-	for (size_t i = 0; i < p->plan.n; i++) {
-		double ns = cost(p, i);
+	for (size_t i = 0; p->calibrated && i < p->plan.n; i++) {
+		const struct sonde_plan_item *item = &p->plan.items[i];
+		size_t n = probes(item) ? item->hook->n_sites : 1;
 
-		if (ns <= 0 || cost_told(p, i))
-			continue;
-		if (first)
-			fprintf(out, LABEL, "costs a hit");
-		fprintf(out, "%s%s %s", first ? "" : ", ",
-			sonde_link_kind_name(p->plan.items[i].kind),
-			sonde_fmt_ns(text, sizeof(text), ns));
-		first = false;
+		for (size_t k = 0; k < n && item->alt >= 0; k++) {
+			const struct sonde_probe_site *site =
+				probes(item) ? &item->hook->sites[k] : NULL;
+			struct price pr = price_of(item, site);
+			double ns = sonde_cost_of_site(&p->calibration, item, site);
+
+			if (ns <= 0 || told[pr.kind][pr.insn][pr.ret])
+				continue;
+			told[pr.kind][pr.insn][pr.ret] = true;
+			if (first)
+				fprintf(out, LABEL, "costs a hit");
+			fprintf(out, "%s", first ? "" : ", ");
+			print_price(out, item, &pr, ns);
+			first = false;
+		}
 	}
 	if (!first)
 		fprintf(out, " (calibrated here, now)\n");

@@ -66,10 +66,16 @@ static int out_of_memory(void)
 	return sonde_err(ENOMEM, "cannot export: out of memory");
 }
 
+struct csv {
+	struct sonde_str line;
+	bool any; /* a query was written */
+};
+
 static int span_header(void *ctx, const struct sonde_meta *meta)
 {
 	struct sonde_export *x = ctx;
-	struct sonde_str *line = x->priv;
+	struct csv *c = x->priv;
+	struct sonde_str *line = &c->line;
 	int err = 0;
 
 	(void)meta;
@@ -83,16 +89,18 @@ static int span_header(void *ctx, const struct sonde_meta *meta)
 static int span_row(void *ctx, const struct sonde_span *s)
 {
 	struct sonde_export *x = ctx;
-	struct sonde_str *line = x->priv;
+	struct csv *c = x->priv;
+	struct sonde_str *line = &c->line;
 	char scratch[SONDE_CELL_SCRATCH];
 	int err = 0;
 
+	c->any = true;
 	for (size_t i = 0; i < sonde_span_column_count && !err; i++) {
-		struct sonde_cell c = sonde_span_columns[i].get(s, scratch);
+		struct sonde_cell cell = sonde_span_columns[i].get(s, scratch);
 
 		err = i ? sonde_str_addc(line, ',') : 0;
 		if (!err)
-			err = add_cell(x, line, &c);
+			err = add_cell(x, line, &cell);
 	}
 	if (err || sonde_str_addc(line, '\n'))
 		return out_of_memory();
@@ -102,18 +110,20 @@ static int span_row(void *ctx, const struct sonde_span *s)
 static int series_header(void *ctx, const struct sonde_meta *meta)
 {
 	struct sonde_export *x = ctx;
+	struct csv *c = x->priv;
 
 	(void)meta;
-	if (sonde_str_addf(x->priv,
+	if (sonde_str_addf(&c->line,
 			   "time_utc,target,metric,label,unit,kind,value,absent_because\n"))
 		return out_of_memory();
-	return sonde_export_put(x, x->priv);
+	return sonde_export_put(x, &c->line);
 }
 
 static int series_row(void *ctx, const struct sonde_metric *m)
 {
 	struct sonde_export *x = ctx;
-	struct sonde_str *line = x->priv;
+	struct csv *c = x->priv;
+	struct sonde_str *line = &c->line;
 	const char *const texts[] = {m->desc->name, m->label, m->desc->unit,
 				     m->desc->kind == SONDE_COUNTER ? "counter" : "gauge"};
 	char buf[40];
@@ -138,7 +148,7 @@ static int series_row(void *ctx, const struct sonde_metric *m)
 
 static int csv_open(struct sonde_export *x)
 {
-	x->priv = calloc(1, sizeof(struct sonde_str));
+	x->priv = calloc(1, sizeof(struct csv));
 	if (!x->priv)
 		return out_of_memory();
 	x->visitor.begin = x->opts.series ? series_header : span_header;
@@ -151,8 +161,13 @@ static int csv_open(struct sonde_export *x)
 
 static int csv_close(struct sonde_export *x)
 {
-	sonde_str_fini(x->priv);
-	free(x->priv);
+	struct csv *c = x->priv;
+
+	if (!x->opts.series && !c->any)
+		x->remark = "no query trace is in it, so there is only the header; --series writes "
+			    "figures over time, --to pprof and --to folded call stacks";
+	sonde_str_fini(&c->line);
+	free(c);
 	return 0;
 }
 

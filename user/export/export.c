@@ -107,6 +107,13 @@ int sonde_export_put(struct sonde_export *x, struct sonde_str *line)
 	return 0;
 }
 
+static int take_begin(void *ctx, const struct sonde_meta *meta)
+{
+	struct sonde_export *x = ctx;
+
+	return sonde_visit(&x->stacks->visitor, begin, meta);
+}
+
 static int take_stack(void *ctx, const struct sonde_stack *s)
 {
 	struct sonde_export *x = ctx;
@@ -124,6 +131,7 @@ static int take_count(void *ctx, const struct sonde_stack_count *c)
 void sonde_export_take_stacks(struct sonde_export *x, struct sonde_stack_table *t)
 {
 	x->stacks = t;
+	x->visitor.begin = take_begin;
 	x->visitor.stack = take_stack;
 	x->visitor.stack_count = take_count;
 }
@@ -147,9 +155,7 @@ int sonde_export_groups(struct sonde_export *x, enum sonde_lens_id *lens,
 	allocs &= !mask || mask & 1u << SONDE_LENS_ALLOC;
 	faults &= !mask || mask & 1u << SONDE_LENS_FAULT;
 	if (!allocs && !faults)
-		return sonde_err(ENODATA, "nothing was counted by call site here; record with "
-					  "--alloc-mode exact --sites -d TIME, or page faults with "
-					  "--fault-by stack");
+		return sonde_stack_table_empty(x->stacks, mask ? mask : UINT32_MAX, "");
 	if (allocs && faults)
 		sonde_warn(
 			"exported are the allocator's call stacks; --lens fault exports those of "
@@ -177,6 +183,8 @@ int sonde_export_close(struct sonde_export **xp)
 	errno = 0;
 	if (fflush(x->out) || ferror(x->out))
 		err = err ? err : write_error();
+	if (!err && x->remark)
+		sonde_warn("%s", x->remark);
 	free(x);
 	return err;
 }

@@ -39,6 +39,7 @@ struct sonde_export {
 	struct sonde_visitor visitor; /* ctx is this struct    */
 	void *priv;
 	struct sonde_stack_table *stacks;
+	const char *remark; /* said once all is written, unless that failed */
 	/* The frame's own. */
 	int (*format_begin)(void *ctx, const struct sonde_meta *meta);
 };

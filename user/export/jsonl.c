@@ -253,10 +253,14 @@ static int on_stack_count(void *ctx, const struct sonde_stack_count *c)
 	return line_end(&l);
 }
 
+/* Counts are cumulative, so a cause that has no line has lost nothing. */
 static int on_drop(void *ctx, const struct sonde_drops *d)
 {
-	struct line l = line_begin(ctx, "drops");
+	struct line l;
 
+	if (!d->count)
+		return 0;
+	l = line_begin(ctx, "drops");
 	set_time(&l, "time_utc", d->ts_ns);
 	set_text(&l, "lens", sonde_lens_id_name(d->lens));
 	set_text(&l, "cause", sonde_drop_name(d->cause));

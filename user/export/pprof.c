@@ -22,6 +22,15 @@ struct pprof {
 	uint64_t first_ns, last_ns;
 };
 
+static int on_start(void *ctx, uint64_t ts_ns)
+{
+	struct sonde_export *x = ctx;
+	struct pprof *p = x->priv;
+
+	p->first_ns = p->last_ns = ts_ns;
+	return 0;
+}
+
 static int on_tick(void *ctx, uint64_t ts_ns)
 {
 	struct sonde_export *x = ctx;
@@ -42,6 +51,7 @@ static int pprof_open(struct sonde_export *x)
 	sonde_stack_table_init(&p->table);
 	x->priv = p;
 	sonde_export_take_stacks(x, &p->table);
+	x->visitor.start = on_start;
 	x->visitor.tick = on_tick;
 	return 0;
 }

@@ -95,15 +95,15 @@ const struct sonde_visitor *sonde_arm_visitor(struct sonde_arm *arm)
 	return &arm->visitor;
 }
 
-/* The first interval began before its tick; where a histogram says when, it is believed, unless it
- * is that of a whole minute. The same rule as in the report. */
+/* A recording that does not say when began before its first tick; where a histogram says when, it
+ * is believed, unless it is that of a whole minute. The same rule as in the report. */
 uint64_t sonde_arm_begin_ns(const struct sonde_arm *arm)
 {
 	const struct sonde_snapshot *s = &arm->snap;
-	uint64_t interval =
-		s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1) : 0;
-	uint64_t hist = arm->hist_first_ns;
+	uint64_t interval = sonde_snapshot_interval_ns(s), hist = arm->hist_first_ns;
 
+	if (s->started)
+		return s->first_tick_ns;
 	if (hist && hist < arm->first_ns && hist + interval * 3 / 2 >= arm->first_ns)
 		return hist;
 	return arm->first_ns;

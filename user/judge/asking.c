@@ -98,7 +98,7 @@ bool sonde_asking_of(const struct sonde_snapshot *s, struct sonde_asking *out)
 {
 	double target_ns = total(s, "ask.target_cpu", NULL), share = total(s, "ask.cpu_share", "");
 
-	*out = (struct sonde_asking){.share = share};
+	*out = (struct sonde_asking){.share = share, .cpus = total(s, "ask.cpus", "")};
 	if (isnan(share))
 		return false;
 	for (size_t i = 0; i < s->n_metrics; i++) {
@@ -119,6 +119,29 @@ bool sonde_asking_of(const struct sonde_snapshot *s, struct sonde_asking *out)
 		insert_func(out, &f);
 	}
 	return true;
+}
+
+bool sonde_asking_matters(const struct sonde_asking *a)
+{
+	return a->share >= SONDE_ASKING_MATTERS && (isnan(a->cpus) || a->cpus >= SONDE_ASKING_CPUS);
+}
+
+void sonde_asking_share(const struct sonde_asking *a, char *buf, size_t size)
+{
+	double cpus = 100 * a->cpus;
+	size_t used = (size_t)snprintf(buf, size, "%.*f %% of the target's CPU",
+				       a->share >= 0.1 ? 0 : 2, 100 * a->share);
+
+	if (isnan(cpus) || used >= size)
+		return;
+	if (cpus < 0.01)
+		snprintf(buf + used, size - used, " (under 0.01 %% of a CPU)");
+	else
+		snprintf(buf + used, size - used, " (%.*f %% of a CPU)",
+			 cpus >= 10  ? 0
+			 : cpus >= 1 ? 1
+				     : 2,
+			 cpus);
 }
 
 static size_t add_func_text(char *buf, size_t size, const struct sonde_asking_func *f)
@@ -146,9 +169,11 @@ static size_t add_func_text(char *buf, size_t size, const struct sonde_asking_fu
 
 void sonde_asking_text(const struct sonde_asking *a, char *buf, size_t size)
 {
-	size_t used = (size_t)snprintf(
-		buf, size,
-		"asking the allocator for statistics takes %.0f %% of the CPU: ", 100 * a->share);
+	char share[96];
+	size_t used;
+
+	sonde_asking_share(a, share, sizeof(share));
+	used = (size_t)snprintf(buf, size, "asking the allocator for statistics takes %s: ", share);
 
 	for (size_t i = 0; i < a->n && used < size; i++) {
 		if (i && a->func[i].share < SONDE_ASKING_MATTERS)

@@ -12,8 +12,10 @@
 #define SONDE_ASKING_FUNCS   4
 #define SONDE_ASKING_CALLERS 4
 
-/* Below this share nobody need care. */
+/* Below this share nobody need care, nor where it is next to nothing of one CPU: an idle program
+ * does little else. */
 #define SONDE_ASKING_MATTERS 0.02
+#define SONDE_ASKING_CPUS    0.01
 
 /* Labels are the snapshot's. */
 struct sonde_asking_caller {
@@ -32,12 +34,16 @@ struct sonde_asking_func {
 
 struct sonde_asking {
 	double share, calls; /* of all */
+	double cpus; /* that asking takes, 1 is all of one; NAN: not known (older recordings) */
 	struct sonde_asking_func func[SONDE_ASKING_FUNCS];
 	size_t n;
 };
 
 /* False: the lens was not there, or its time was too short for a share. */
 bool sonde_asking_of(const struct sonde_snapshot *s, struct sonde_asking *out);
+bool sonde_asking_matters(const struct sonde_asking *a);
+/* "24 % of the target's CPU (0.03 % of a CPU)" */
+void sonde_asking_share(const struct sonde_asking *a, char *buf, size_t size);
 /* What the diagnosis says: the share, the functions that make it up, and their callers. */
 void sonde_asking_text(const struct sonde_asking *a, char *buf, size_t size);
 

@@ -26,6 +26,7 @@ static const struct {
 	[SONDE_COMPARE_MEMORY] = {"rss.", "Memory"},
 	[SONDE_COMPARE_QUERIES] = {"query.", "Queries"},
 	[SONDE_COMPARE_OTHER] = {"", "Other"},
+	[SONDE_COMPARE_SHARED] = {"", "Not of the target: its cgroup, the whole system"},
 };
 
 /* Below this a figure is too small for a ratio: it is added to both sides before they are divided.
@@ -52,6 +53,8 @@ const char *sonde_compare_section_title(enum sonde_compare_section section)
 
 static enum sonde_compare_section section_of(const char *name)
 {
+	if (sonde_compare_is_shared(name))
+		return SONDE_COMPARE_SHARED;
 	for (int i = 0; i < SONDE_COMPARE_OTHER; i++)
 		if (sonde_str_starts(name, sections[i].prefix))
 			return (enum sonde_compare_section)i;
@@ -61,8 +64,10 @@ static enum sonde_compare_section section_of(const char *name)
 /* What observing costs, and what only says how a figure was had, is no property of the target. */
 static bool is_left_out(const char *name)
 {
-	static const char *const names[] = {"rss.rollup_time", "fault.exception",
-					    "fault.time_error"};
+	static const char *const names[] = {
+		"rss.rollup_time",    "fault.exception", "fault.time_error",
+		"alloc.counted_from", "alloc.read_time", "alloc.not_clean",
+		"alloc.age",	      "rss.walk_time",	 "rss.ledger_moved"};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(names); i++)
 		if (!strcmp(name, names[i]))
@@ -279,6 +284,22 @@ static const struct {
 	{"p99", 0.99, true},
 };
 
+/*
+ * Of a histogram made from samples the count and the sum lag behind what was counted: where a lens
+ * keeps both as counters, the mean is theirs.
+ */
+static bool counted_mean(const struct sonde_arm *arm, const char *hist, const char *label,
+			 double *mean)
+{
+	double n, ns;
+
+	if (strcmp(hist, "fault.latency") || !counter(arm, "fault.count", label, &n) ||
+	    !counter(arm, "fault.time", label, &ns) || n <= 0)
+		return false;
+	*mean = ns / n;
+	return true;
+}
+
 static int add_hist(struct making *m, const struct sonde_hist_desc *d, const char *label)
 {
 	/* Of the many classes of faults the middle says less than the tail. */
@@ -301,6 +322,8 @@ static int add_hist(struct making *m, const struct sonde_hist_desc *d, const cha
 		for (int k = 0; k < 2; k++) {
 			row.has[k] = any[k];
 			row.absent[k] = any[k] ? NULL : "none were seen";
+			if (figures[f].q < 0 && counted_mean(m->arm[k], d->name, label, &row.v[k]))
+				continue;
 			row.v[k] = figures[f].q < 0
 					   ? sonde_hist_mean(&h[k])
 					   : (double)sonde_hist_quantile(&h[k], figures[f].q);
@@ -385,6 +408,8 @@ static int by_section_and_weight(const void *x, const void *y)
 		return a->section < b->section ? -1 : 1;
 	if (a->tiny != b->tiny)
 		return a->tiny ? 1 : -1;
+	if (!a->unranked != !b->unranked)
+		return a->unranked ? 1 : -1;
 	if (a->weight != b->weight)
 		return a->weight > b->weight ? -1 : 1;
 	if (strcmp(a->name, b->name))
@@ -441,6 +466,7 @@ int sonde_compare_make(const struct sonde_arm *a, const struct sonde_arm *b,
 	err = sonde_compare_config(a, b, &c);
 	err = err ? err : choose_time(&m);
 	err = err ? err : make_rows(&m);
+	err = err ? err : sonde_compare_rank(a, b, m.at_ns, &c);
 	if (err) {
 		sonde_compare_fini(&c);
 		return err;

@@ -48,6 +48,7 @@ enum sonde_compare_section {
 	SONDE_COMPARE_MEMORY,
 	SONDE_COMPARE_QUERIES,
 	SONDE_COMPARE_OTHER,
+	SONDE_COMPARE_SHARED, /* of its cgroup and the whole system, not of the target */
 	SONDE_COMPARE__MAX
 };
 /* "Page faults" */
@@ -74,6 +75,7 @@ struct sonde_compare_row {
 	double v[2];
 	const char *absent[2]; /* why not, or NULL; owned by the arm                     */
 	bool tiny;	       /* both are too small for their ratio to mean anything     */
+	const char *unranked;  /* why it is not among what differs most, NULL: it may be    */
 	double change;	       /* (b - a) / a; NAN where a is 0 or either is missing      */
 	double weight;	       /* by how much they differ, for order: |ln| of the guarded ratio */
 };
@@ -108,6 +110,12 @@ void sonde_compare_fini(struct sonde_compare *c);
 /* compare_config.c: differences and cautions into @c. 0 or -ENOMEM. */
 int sonde_compare_config(const struct sonde_arm *a, const struct sonde_arm *b,
 			 struct sonde_compare *c);
+/* compare_rank.c: is this metric of more than the target: its cgroup, the system? */
+bool sonde_compare_is_shared(const char *name);
+/* Says of each row why it may not be ranked. Gauges are read at @at_ns of each arm. 0 or -ENOMEM.
+ */
+int sonde_compare_rank(const struct sonde_arm *a, const struct sonde_arm *b,
+		       const uint64_t at_ns[2], struct sonde_compare *c);
 /* A meta row of the target that serves, NULL if there is none. */
 const char *sonde_arm_target_meta(const struct sonde_arm *arm, const char *what);
 int sonde_compare_caution(struct sonde_compare *c, const char *fmt, ...)

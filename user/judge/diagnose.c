@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "core/num.h"
-#include "judge/asking.h"
 #include "judge/diagnose.h"
 
 #define B(v) sonde_fmt_bytes((char[32]){0}, 32, (v))
@@ -31,6 +30,11 @@ void sonde_memory_figures_init(struct sonde_memory_figures *f)
 		.shmem = NAN,
 		.file_data = NAN,
 		.allocator = NAN,
+		.own = NAN,
+		.own_big = NAN,
+		.heap = NAN,
+		.heap_back = NAN,
+		.heap_big = NAN,
 		.lazyfree = NAN,
 		.anon_huge = NAN,
 		.live = NAN,
@@ -42,10 +46,10 @@ void sonde_memory_figures_init(struct sonde_memory_figures *f)
 		.rss_first = NAN,
 		.anon_first = NAN,
 		.live_first = NAN,
-		.ask_share = NAN,
 		.asking = "",
 		.allocator_name = "",
 		.file_parts = "",
+		.live_why = "no allocator counters",
 		.target = "-p PID",
 	};
 }
@@ -133,7 +137,10 @@ add(struct sonde_diagnosis *d, enum sonde_cause cause, enum sonde_finding_answer
 static void next(struct sonde_finding *f, const struct sonde_memory_figures *in, const char *verb,
 		 const char *options)
 {
-	snprintf(f->next, sizeof(f->next), "sonde %s %s %s", verb, in->target, options);
+	if (*in->target)
+		snprintf(f->next, sizeof(f->next), "sonde %s %s %s", verb, in->target, options);
+	else /* both verbs' options are run's too */
+		snprintf(f->next, sizeof(f->next), "sonde run %s -- COMMAND", options);
 }
 
 /* The index of a search daemon; files and shared memory of any other. */
@@ -151,54 +158,149 @@ static void ask_index(const struct sonde_memory_figures *f, struct sonde_diagnos
 	    f->file_parts);
 }
 
-/* Live is known: what is resident beyond it has a cause that can be narrowed. */
-static void judge_waste(const struct sonde_memory_figures *f, struct sonde_diagnosis *d,
-			double waste)
-{
-	bool huge = known(f->anon_huge) && f->anon_huge >= DOMINATES * f->anon;
-	bool fell = known(f->live_max) && f->live_max > 1.5 * f->live;
-	const char *q = "Allocator/THP?";
+/*
+ * How much of what is resident is free memory of the allocator. Resident less live tells neither
+ * way alone: live memory may never have been touched, and what is resident may be the program's own
+ * mapping. So what the heap itself has free is the upper bound. The lower one is what is resident
+ * in arenas and more than is live there; big chunks are all live and touched or not, so they stay
+ * out.
+ */
+struct waste {
+	double most;	       /* where what is free is not known: all that may be its */
+	double least;	       /* where !sure: if the program mapped nothing itself */
+	double own;	       /* resident, the allocator's                         */
+	double resident, used; /* from which least comes                            */
+	bool sure;	       /* own is told from what the program mapped itself   */
+	bool about;	       /* big chunks may be merged with arenas              */
+};
 
-	if (waste < WASTE * f->rss)
-		add(d, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, q,
-		    "at most %s (%.0f %%): %s that may be the allocator's, %s live", B(waste),
-		    percent(f, waste), B(f->allocator), B(f->live));
-	else if (huge)
+static double heap_held(const struct sonde_memory_figures *f)
+{
+	return f->heap - or0(f->heap_back);
+}
+
+static struct waste bound_waste(const struct sonde_memory_figures *f)
+{
+	double aside = or0(f->lazyfree) + or0(f->bloat);
+	struct waste w = {.most = f->allocator - aside, .sure = known(f->own)};
+
+	/* Mappings may have been read some time ago: what is resident now caps them. */
+	w.own = w.sure ? fmin(f->own, f->allocator) : f->allocator;
+	if (known(f->heap)) {
+		w.own = fmin(w.own, heap_held(f));
+		w.most = fmin(w.most, heap_held(f) - f->live);
+	}
+	w.most = fmax(w.most, 0);
+	w.resident = w.own;
+	w.used = f->live;
+	if (w.sure && known(f->heap_big)) {
+		w.resident = fmin(w.own - or0(f->own_big), heap_held(f) - f->heap_big);
+		w.about = f->heap_big - or0(f->own_big) >= MATTERS * f->rss;
+		w.used -= f->heap_big;
+	}
+	w.least = fmin(fmax(w.resident - w.used - aside, 0), w.most);
+	return w;
+}
+
+/* "; at least 26.0 MiB is mapped by the program itself", where that matters: what is resident
+ * beyond all that the allocator has. The row of other mappings may be more, but holds big chunks
+ * too that the kernel merged with their neighbours. */
+static const char *by_program(const struct sonde_memory_figures *f, char *buf, size_t size)
+{
+	double v = f->allocator - heap_held(f);
+
+	buf[0] = '\0';
+	if (known(v) && v >= MATTERS * f->rss)
+		snprintf(buf, size, "; at least %s is mapped by the program itself", B(v));
+	return buf;
+}
+#define PROGRAM(f) by_program((f), (char[80]){0}, 80)
+
+/* "at least 5.60 GiB (77 %) resident beyond the 1.61 GiB live" */
+static const char *beyond(const struct sonde_memory_figures *f, const struct waste *w, char *buf,
+			  size_t size)
+{
+	snprintf(buf, size, "%s%s (%.0f %%) resident beyond the %s live%s%s",
+		 w->about						 ? "about "
+		 : w->sure && known(f->heap) && w->most > 1.1 * w->least ? "at least "
+									 : "",
+		 B(w->least), percent(f, w->least), B(w->used),
+		 w->used < f->live ? ", big chunks left out" : "",
+		 w->sure ? "" : ", if the program maps no memory itself");
+	return buf;
+}
+#define BEYOND(f, w) beyond((f), (w), (char[200]){0}, 200)
+
+static void name_waste(const struct sonde_memory_figures *f, const struct waste *w,
+		       struct sonde_diagnosis *d)
+{
+	/* What is in huge pages and need not be outside the heap. */
+	double huge = or0(f->anon_huge) - (f->anon - w->own);
+	bool fell = known(f->live_max) && f->live_max > 1.5 * f->live;
+	const char *q = "Allocator/THP?", *program = PROGRAM(f);
+
+	if (huge >= DOMINATES * w->own)
 		add(d, SONDE_CAUSE_HUGE, SONDE_FOUND_YES, q,
-		    "huge pages over free memory: %s (%.0f %%) beyond the %s live; %s of %s is in "
-		    "huge pages; bloat from before attach cannot be split",
-		    B(waste), percent(f, waste), B(f->live), B(f->anon_huge), B(f->anon));
-	else if (f->live < DOMINATES * f->allocator || fell)
+		    "huge pages over free memory: %s; %s of %s is in huge pages; bloat from before "
+		    "attach cannot be split%s",
+		    BEYOND(f, w), B(f->anon_huge), B(f->anon), program);
+	else if (w->used < DOMINATES * w->resident || fell)
 		add(d, SONDE_CAUSE_RETENTION, SONDE_FOUND_YES, q,
-		    "the allocator keeps freed memory: %s (%.0f %%) beyond the %s live%s%s; not in "
-		    "huge pages, not LazyFree",
-		    B(waste), percent(f, waste), B(f->live), fell ? ", which was " : "",
-		    fell ? B(f->live_max) : "");
+		    "the allocator keeps freed memory: %s%s%s; not in huge pages, not LazyFree%s",
+		    BEYOND(f, w), fell ? ", which was " : "", fell ? B(f->live_max) : "", program);
 	else
 		add(d, SONDE_CAUSE_FRAGMENTATION, SONDE_FOUND_YES, q,
-		    "fragmentation or caches: %s (%.0f %%) beyond the %s live, which is near its "
-		    "highest (%s)",
-		    B(waste), percent(f, waste), B(f->live),
-		    B(known(f->live_max) ? f->live_max : f->live));
+		    "fragmentation or caches: %s, which is near its highest (%s)%s", BEYOND(f, w),
+		    B(known(f->live_max) ? f->live_max : f->live), program);
+}
+
+/* Live is known: what the allocator has free and resident has a cause that can be narrowed. */
+static void judge_waste(const struct sonde_memory_figures *f, struct sonde_diagnosis *d)
+{
+	struct waste w = bound_waste(f);
+	const char *q = "Allocator/THP?";
+
+	if (w.most < WASTE * f->rss && !known(f->heap))
+		add(d, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, q,
+		    "at most %s (%.0f %%): so much is resident that may be the allocator's, of %s "
+		    "live",
+		    B(w.most), percent(f, w.most), B(f->live));
+	else if (w.most < WASTE * f->rss)
+		add(d, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, q,
+		    "at most %s (%.0f %%): so much is free of the %s that the allocator has from "
+		    "the system, %s live%s",
+		    B(w.most), percent(f, w.most), B(heap_held(f)), B(f->live), PROGRAM(f));
+	else if (w.least >= WASTE * f->rss)
+		name_waste(f, &w, d);
+	else if (known(f->heap))
+		add(d, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST, q,
+		    "at most %s (%.0f %%): so much is free of the %s that the allocator has from "
+		    "the system, %s live; how much of it is resident cannot be told%s",
+		    B(w.most), percent(f, w.most), B(heap_held(f)), B(f->live), PROGRAM(f));
+	else
+		add(d, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_CANNOT_TELL, q,
+		    "cannot tell: what the allocator has free is not known, and of the %s live an "
+		    "unknown part was never touched; %s that may be the allocator's is resident%s",
+		    B(f->live), B(w.own), PROGRAM(f));
 }
 
 static void ask_allocator(const struct sonde_memory_figures *f, struct sonde_diagnosis *d)
 {
-	double most = or0(f->allocator) - or0(f->live) - or0(f->lazyfree) - or0(f->bloat);
+	double most;
 
 	if (!known(f->allocator))
 		return;
-	if (most < 0)
-		most = 0;
 	if (known(f->live)) {
-		judge_waste(f, d, most);
+		judge_waste(f, d);
 		return;
 	}
 	/* Bloat is part of the question where live is not known. */
-	most += or0(f->bloat);
+	most = fmax(f->allocator - or0(f->lazyfree), 0);
+	if (known(f->heap))
+		most = fmin(most, heap_held(f));
 	add(d, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST, "Allocator/THP?",
-	    "at most %s (%.0f %%): what of it is in use cannot be told, no allocator counters",
-	    B(most), percent(f, most));
+	    "at most %s (%.0f %%): what of it is in use cannot be told, %s%s", B(most),
+	    percent(f, most), f->live_why, PROGRAM(f));
 }
 
 /* Live memory over time tells growth of what is held from growth of what is wasted. */
@@ -232,7 +334,7 @@ static void ask_leak(const struct sonde_memory_figures *f, struct sonde_diagnosi
 	if (f->observed_s < TREND_S || !known(grown)) {
 		char extra[96] = "";
 
-		if (known(f->live_change))
+		if (known(f->live_change) && f->observed_s > 0)
 			snprintf(extra, sizeof(extra), "; live %s since attach", D(f->live_change));
 		found = add(d, SONDE_CAUSE_LEAK, SONDE_FOUND_CANNOT_TELL, "Leak?",
 			    "cannot tell from %s%s",
@@ -246,9 +348,9 @@ static void ask_leak(const struct sonde_memory_figures *f, struct sonde_diagnosi
 		return;
 	}
 	found = add(d, SONDE_CAUSE_LEAK, SONDE_FOUND_CANNOT_TELL, "Leak?",
-		    "cannot tell, because no allocator counters say whether it is in use: private "
-		    "anonymous memory %s in %s (%s an hour)",
-		    D(grown), T(f->observed_s), D(grown * 3600 / f->observed_s));
+		    "cannot tell whether it is in use, %s: private anonymous memory %s in %s (%s "
+		    "an hour)",
+		    f->live_why, D(grown), T(f->observed_s), D(grown * 3600 / f->observed_s));
 	next(found, f, "stat", "--alloc-mode exact -d 10s");
 }
 
@@ -307,10 +409,9 @@ static void ask_outside(const struct sonde_memory_figures *f, struct sonde_diagn
 		    B(f->held_system));
 }
 
-/* Below what matters it is no cause of anything. */
 static void ask_asking(const struct sonde_memory_figures *f, struct sonde_diagnosis *d)
 {
-	if (known(f->ask_share) && f->ask_share >= SONDE_ASKING_MATTERS)
+	if (*f->asking)
 		add(d, SONDE_CAUSE_ASKING, SONDE_FOUND_YES, "Asking?", "%s", f->asking);
 }
 

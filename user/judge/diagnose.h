@@ -15,6 +15,11 @@ struct sonde_memory_figures {
 	double rss, anon, file, shmem;
 	double file_data; /* of file: neither programs nor libraries                         */
 	double allocator; /* private anonymous memory that may be the allocator's            */
+	double own;	/* of it surely the allocator's, at least: glibc's are told apart        */
+	double own_big; /* of own: chunks that are mappings of their own                       */
+	double heap;	/* address space that the allocator has from the system                */
+	double heap_back; /* of it given back                                                    */
+	double heap_big;  /* of it chunks that are mappings of their own, all of them live       */
 	double lazyfree, anon_huge;
 	double live;	    /* handed out by the allocator and not yet given back: all of it   */
 	double live_max;    /* its highest while observed                                      */
@@ -24,12 +29,14 @@ struct sonde_memory_figures {
 	double held_system; /* system-wide: huge pages mapped in part                          */
 	double rss_first, anon_first, live_first; /* when observation began                    */
 	double observed_s;  /* between the first and the last reading; 0: one reading          */
-	double ask_share;   /* of the CPU: asking the allocator for statistics                  */
 	bool search_daemon; /* its files and shared memory are an index                        */
 	const char *allocator_name; /* "glibc", or "" */
 	const char *file_parts;	    /* "(.spd 6.10 GiB, .spp 3.00 GiB)", or "" */
-	const char *asking; /* the sentence on that, or "" */
-	const char *target;	    /* "-p 812": for the command to type next */
+	const char *asking; /* the sentence on asking the allocator for statistics; "": it does not
+			     * matter, or is not known */
+	const char *live_why; /* why live is not known */
+	const char *target; /* "-p 812": for the command to type next; "": the target has gone, and
+			     * sonde had started it                                             */
 };
 
 enum sonde_cause {
@@ -41,7 +48,7 @@ enum sonde_cause {
 	SONDE_CAUSE_LEAK,
 	SONDE_CAUSE_BLOAT, /* khugepaged's refill                                       */
 	SONDE_CAUSE_LAZYFREE,
-	SONDE_CAUSE_ASKING, /* why it is slow, not why it is big                         */
+	SONDE_CAUSE_ASKING,  /* why it is slow, not why it is big                         */
 	SONDE_CAUSE_OUTSIDE, /* held, but not in RSS                                      */
 };
 

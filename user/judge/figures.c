@@ -52,11 +52,59 @@ double sonde_figure_first(const struct sonde_snapshot *s, const char *name, cons
 	return figure(s, name, label, FIRST);
 }
 
+/* NAN as well where a target that did not exit lacks it: a part is no sum. */
+static double figure_of_all(const struct sonde_snapshot *s, const char *name, enum which which)
+{
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *rss = &s->metrics[i], *m;
+
+		if (strcmp(rss->desc->name, "rss.total") || !rss->present || rss->absent)
+			continue;
+		m = sonde_snapshot_find_metric(s, name, "", rss->target);
+		if (!m || !m->present || m->absent)
+			return NAN;
+	}
+	return figure(s, name, "", which);
+}
+
+static bool has(const struct sonde_snapshot *s, const char *name, const char **absent)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+
+		if (strcmp(m->desc->name, name) || sonde_figure_is_gone(s, m->target))
+			continue;
+		any = true;
+		if (m->absent)
+			*absent = m->absent;
+	}
+	return any;
+}
+
+const char *sonde_figure_why_not_live(const struct sonde_snapshot *s)
+{
+	const char *why = NULL;
+
+	if (has(s, "alloc.allocated", &why))
+		return why ? why : "the allocator's counters are not read in every process";
+	if (has(s, "alloc.live", &why) && !why)
+		return "only its change was counted (exact mode), what was live at attach was not "
+		       "read";
+	has(s, "alloc.calls", &why);
+	return why ? why
+		   : "the allocator was not asked: it takes alloc in --lens, and no --alloc-mode "
+		     "off";
+}
+
 /* What may be the allocator's: all that is private and anonymous, and neither stack nor program
- * data. Where the mappings were not read it is all of it. */
+ * data. Where the mappings were not read it is all of it; where that was some time ago, what grew
+ * since counts. */
 static double allocator_bytes(const struct sonde_snapshot *s, double anon)
 {
 	static const char *const rows[] = {"heap", "arenas", "named", "large", "mapped"};
+	static const char *const others[] = {"stacks", "data"};
 	double sum = NAN;
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
@@ -65,7 +113,45 @@ static double allocator_bytes(const struct sonde_snapshot *s, double anon)
 		if (!isnan(v))
 			sum = isnan(sum) ? v : sum + v;
 	}
-	return isnan(sum) ? anon : sum;
+	if (isnan(sum) || isnan(anon))
+		return isnan(sum) ? anon : sum;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(others); i++) {
+		double v = figure(s, "rss.ledger", others[i], LAST);
+
+		anon -= isnan(v) ? 0 : v;
+	}
+	return fmax(anon, 0);
+}
+
+/* glibc's own memory is told from what the program mapped itself where mappings were read. */
+static void fill_own(const struct sonde_snapshot *s, struct sonde_memory_figures *f)
+{
+	static const char *const rows[] = {"heap", "arenas", "named", "large"};
+	double sum = NAN;
+
+	if (strcmp(f->allocator_name, "glibc"))
+		return;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
+		double v = figure(s, "rss.ledger", rows[i], LAST);
+
+		if (!isnan(v))
+			sum = isnan(sum) ? v : sum + v;
+	}
+	f->own = sum;
+	f->own_big = figure(s, "rss.ledger", "large", LAST);
+}
+
+/* Everything live is known only where the allocator's own counters are read; what exact mode counts
+ * begins at attach. */
+static void fill_heap(const struct sonde_snapshot *s, struct sonde_memory_figures *f)
+{
+	f->live = figure_of_all(s, "alloc.allocated", LAST);
+	f->live_first = figure_of_all(s, "alloc.allocated", FIRST);
+	f->live_max = figure_of_all(s, "alloc.allocated", HIGHEST);
+	f->live_change = figure(s, "alloc.live", NULL, LAST);
+	f->heap = figure_of_all(s, "alloc.heap", LAST);
+	f->heap_back = figure(s, "alloc.unmapped", NULL, LAST);
+	f->heap_big = figure_of_all(s, "alloc.heap_mapped", LAST);
 }
 
 static double seconds_between(const struct sonde_snapshot *s)
@@ -144,17 +230,26 @@ static void fill_over_time(const struct sonde_snapshot *s, struct sonde_memory_f
 {
 	f->rss_first = figure(s, "rss.total", "", FIRST);
 	f->anon_first = figure(s, "rss.anon", "", FIRST);
-	f->live_first = figure(s, "alloc.allocated", NULL, FIRST);
 	f->observed_s = seconds_between(s);
 }
 
-/* For the command to type next: the first that still runs. */
+/* Nothing that a shell would take apart. */
+static bool is_plain_word(const char *word)
+{
+	return *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				     "0123456789._") == strlen(word);
+}
+
+/* For the command to type next: the first target that still runs; by its name where none does, or
+ * where that was recorded some time ago; "" where sonde had started it, so that it does not run. */
 static void name_target(const struct sonde_snapshot *s, char *buf, size_t size)
 {
-	const char *pid = "PID";
-	uint32_t i = 0;
+	const char *pid = "PID", *comm = meta(s, "target.0.comm");
+	bool gone = !strcmp(meta(s, "ended"), "target exited");
 
-	for (char key[32]; i < 64; i++) {
+	for (uint32_t i = 0; i < 64; i++) {
+		char key[32];
+
 		snprintf(key, sizeof(key), "target.%u.pid", i);
 		if (!*meta(s, key))
 			break;
@@ -162,7 +257,12 @@ static void name_target(const struct sonde_snapshot *s, char *buf, size_t size)
 		if (!sonde_figure_is_gone(s, i))
 			break;
 	}
-	snprintf(buf, size, "-p %.20s", pid);
+	if (*meta(s, "command.status"))
+		buf[0] = '\0';
+	else if (gone || *meta(s, "recording.path"))
+		snprintf(buf, size, "-n %.20s", is_plain_word(comm) ? comm : "NAME");
+	else
+		snprintf(buf, size, "-p %.20s", pid);
 }
 
 static void fill_asking(const struct sonde_snapshot *s, struct sonde_figures *out)
@@ -170,10 +270,9 @@ static void fill_asking(const struct sonde_snapshot *s, struct sonde_figures *ou
 	struct sonde_asking a;
 
 	out->asking[0] = '\0';
-	if (!sonde_asking_of(s, &a))
+	if (!sonde_asking_of(s, &a) || !sonde_asking_matters(&a))
 		return;
 	sonde_asking_text(&a, out->asking, sizeof(out->asking));
-	out->memory.ask_share = a.share;
 	out->memory.asking = out->asking;
 }
 
@@ -190,11 +289,6 @@ void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out)
 	f->allocator = allocator_bytes(s, f->anon);
 	f->lazyfree = figure(s, "rss.lazyfree", "", LAST);
 	f->anon_huge = figure(s, "rss.anon_huge", "", LAST);
-	/* Everything live is known only where the allocator's own counters are read; what exact
-	 * mode counts begins at attach. */
-	f->live = figure(s, "alloc.allocated", NULL, LAST);
-	f->live_max = figure(s, "alloc.allocated", NULL, HIGHEST);
-	f->live_change = figure(s, "alloc.live", NULL, LAST);
 	f->bloat = figure(s, "thp.bloat", NULL, LAST);
 	f->held_own = figure(s, "rss.held_outside", "", LAST);
 	f->held_system = figure(s, "rss.held_system", NULL, LAST);
@@ -204,6 +298,10 @@ void sonde_figures_of(const struct sonde_snapshot *s, struct sonde_figures *out)
 	name_target(s, out->target, sizeof(out->target));
 	f->search_daemon = !strcmp(meta(s, "target.0.comm"), "searchd");
 	f->allocator_name = meta(s, "target.0.allocator");
+	fill_own(s, f);
+	fill_heap(s, f);
+	snprintf(out->live_why, sizeof(out->live_why), "%s", sonde_figure_why_not_live(s));
+	f->live_why = out->live_why;
 	f->file_parts = out->file_parts;
 	f->target = out->target;
 }

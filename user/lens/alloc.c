@@ -22,8 +22,10 @@
 #include "lens/alloc_consumption.h"
 #include "lens/alloc_counters.h"
 #include "lens/alloc_hooks.h"
+#include "lens/alloc_link.h"
 #include "lens/alloc_metrics.h"
 #include "lens/alloc_sites.h"
+#include "lens/alloc_windows.h"
 #include "lens/lens.h"
 #include "sonde/alloc.h"
 #include "target/allocator.h"
@@ -33,47 +35,6 @@
 
 #define SPARE_TARGETS	  8	     /* restarts and new children get counters too              */
 #define COUNTER_BYTES_MAX (4u << 20) /* lanes are fewer than CPUs where they would take more */
-
-static const struct sonde_metric_desc metrics[] = {
-	[M_CALLS] = {"alloc.calls", "count", SONDE_COUNTER, "calls since attach, by function"},
-	[M_REQUESTED] = {"alloc.requested", "bytes", SONDE_COUNTER,
-			 "bytes asked for since attach, by function"},
-	[M_FAILED] = {"alloc.failed", "count", SONDE_COUNTER,
-		      "calls that returned no memory, by function"},
-	[M_HANDED_OUT] = {"alloc.handed_out", "bytes", SONDE_COUNTER,
-			  "bytes of the blocks handed out: their size class, or chunk with header"},
-	[M_GIVEN_BACK] = {"alloc.given_back", "bytes", SONDE_COUNTER,
-			  "bytes of the blocks given back: their size class, or chunk with header"},
-	[M_LIVE] = {"alloc.live", "bytes", SONDE_GAUGE,
-		    "change of live bytes since attach: handed out less given back; below 0 when "
-		    "memory from before attach was given back"},
-	[M_STACKS] = {"alloc.stacks", "count", SONDE_COUNTER,
-		      "calls by where their call stack ends (--sites)"},
-	[M_ALLOCATED] = {"alloc.allocated", "bytes", SONDE_GAUGE,
-			 "live: held by the program by the allocator's own account, what threads "
-			 "have in their caches left out"},
-	[M_AT_MOST] = {"alloc.at_most", "bytes", SONDE_GAUGE,
-		       "upper bound of what is live: free memory in lists is not subtracted where "
-		       "it was not walked now"},
-	[M_AGE] = {"alloc.age", "ns", SONDE_GAUGE,
-		   "age of the oldest part of alloc.allocated: above 0 it is an estimate"},
-	[M_HEAP] = {"alloc.heap", "bytes", SONDE_GAUGE,
-		    "address space that the allocator has from the system"},
-	[M_FREE] = {"alloc.free", "bytes", SONDE_GAUGE, "of it free, by where it is kept"},
-	[M_UNMAPPED] = {"alloc.unmapped", "bytes", SONDE_GAUGE,
-			"of it given back to the system, address space kept"},
-	[M_METADATA] = {"alloc.metadata", "bytes", SONDE_GAUGE,
-			"the allocator's own memory, beside its heap"},
-	[M_THREADS] = {"alloc.threads", "count", SONDE_GAUGE,
-		       "threads whose own counters were read"},
-	[M_ENDS_LOST] =
-		{"alloc.ends_lost", "count", SONDE_COUNTER,
-		 "threads that ended unread: what each did since its last reading is missing"},
-	[M_READ_TIME] = {"alloc.read_time", "ns", SONDE_GAUGE,
-			 "time that the latest reading of the heap took"},
-	[M_NOT_CLEAN] = {"alloc.not_clean", "count", SONDE_COUNTER,
-			 "readings in which a check failed since the heap was changing meanwhile"},
-};
 
 static const struct sonde_hist_desc hists[] = {
 	{"alloc.size", "bytes", "bytes asked for in a call"},
@@ -94,15 +55,8 @@ static const char *const op_names[SONDE_ALLOC__MAX] = {
 	[SONDE_ALLOC_REALLOCARRAY] = "reallocarray",
 };
 
-/* How an operation of a target is attached, for the account of hits. */
-struct op_link {
-	enum sonde_link_kind entry, ret; /* NONE: not attached */
-	enum sonde_insn_kind insn;
-	bool blind; /* the pointer that it gives is not seen */
-};
-
 struct target_state {
-	struct op_link ops[SONDE_ALLOC__MAX];
+	struct sonde_alloc_link ops[SONDE_ALLOC__MAX];
 	bool attached;
 	bool blind;	   /* a block's size cannot be learned, of one of its allocators at least */
 	uint64_t bytes;	   /* at the previous tick */
@@ -120,11 +74,12 @@ struct alloc_state {
 	struct sonde_alloc_sites *sites;       /* NULL: by call stack is not asked for */
 	struct sonde_alloc_counters *counters; /* in counters mode */
 	struct sonde_alloc_base base;	       /* in exact mode */
+	struct sonde_alloc_windows *windows;   /* in windows mode */
 };
 
 static bool wants_probes(const struct sonde_lens_ctx *ctx)
 {
-	return ctx->opts->alloc_exact && !ctx->opts->passive;
+	return (ctx->opts->alloc_exact || ctx->opts->alloc_windows) && !ctx->opts->passive;
 }
 
 static bool wants_sites(const struct sonde_lens_ctx *ctx)
@@ -206,23 +161,15 @@ static void learn_plan(struct sonde_lens_ctx *ctx)
 		for (size_t j = 0; j < item->hook->n_sites; j++) {
 			const struct sonde_probe_site *site = &item->hook->sites[j];
 			ssize_t t = sonde_target_list_find(ctx->targets, site->pid);
-			struct op_link *op;
 
 			if (t < 0 || (uint32_t)t >= s->n_targets)
 				continue;
-			op = &s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)];
-			op->entry = item->kind;
-			op->insn = site->site.kind;
-			/* Where two functions share a name, the plan's last is the busy one. */
-			op->ret = !item->ret_program ? SONDE_LINK_NONE
-				  : item->kind == SONDE_LINK_UPROBE_PERF
-					  ? SONDE_LINK_URETPROBE_PERF
-					  : SONDE_LINK_URETPROBE_MULTI;
-			op->blind = !strcmp(item->program, "alloc_take") ||
-				    !strcmp(item->program, "alloc_count");
 			s->targets[t].attached = true;
 			s->targets[t].blind |=
 				SONDE_ALLOC_COOKIE_RULE(site->cookie) == SONDE_BLOCK_UNKNOWN;
+			sonde_alloc_link_take(
+				&s->targets[t].ops[SONDE_ALLOC_COOKIE_OP(site->cookie)], item,
+				site);
 		}
 	}
 }
@@ -237,6 +184,7 @@ static void alloc_fini(struct sonde_lens_ctx *ctx)
 		free(s->targets[t].buckets);
 	free(s->targets);
 	sonde_alloc_counters_free(&s->counters);
+	sonde_alloc_windows_free(&s->windows);
 	sonde_hist_fini(&s->interval);
 	sonde_alloc_sites_free(&s->sites, ctx);
 	if (s->rows)
@@ -289,9 +237,13 @@ static int alloc_init(struct sonde_lens_ctx *ctx)
 	if (!err && wants_sites(ctx))
 		err = sonde_alloc_sites_new(&s->sites, ctx, s->n_targets);
 	err = err ? err : sonde_alloc_domains_fill(ctx);
-	if (!err)
-		learn_plan(ctx);
-	return err;
+	if (!err && ctx->opts->alloc_windows)
+		err = sonde_alloc_windows_new(&s->windows, ctx);
+	if (err)
+		return err;
+	learn_plan(ctx);
+	sonde_alloc_base_prepare(ctx);
+	return 0;
 }
 
 static int alloc_start(struct sonde_lens_ctx *ctx)
@@ -307,17 +259,15 @@ static int alloc_start(struct sonde_lens_ctx *ctx)
 	map = bpf_object__find_map_by_name(ctx->obj, ".bss");
 	if (!map || bpf_map_update_elem(bpf_map__fd(map), &zero, &one, BPF_ANY))
 		return sonde_err(errno, "alloc: cannot start counting: %s", strerror(errno));
-	return 0;
+	return s->windows ? sonde_alloc_windows_start(s->windows, ctx) : 0;
 }
 
 static int alloc_retarget(struct sonde_lens_ctx *ctx)
 {
 	const struct alloc_state *s = ctx->priv;
 
-	if (s->counters)
-		sonde_alloc_counters_retarget(s->counters);
 	learn_plan(ctx);
-	return 0;
+	return s->counters ? sonde_alloc_counters_retarget(ctx, s->counters) : 0;
 }
 
 static struct sonde_alloc_row sum_row(const struct alloc_state *s, uint32_t target, uint32_t op)
@@ -408,12 +358,73 @@ static int push_target(const struct sonde_lens_ctx *ctx, uint32_t target, uint64
 	return err ? err : push_sizes(ctx, target, bytes, ts_ns);
 }
 
+/* ---- windows ---- */
+
+static struct sonde_alloc_totals window_totals(const struct alloc_state *s)
+{
+	struct sonde_alloc_totals sum = {0};
+
+	for (uint32_t t = 0; t < s->n_targets; t++)
+		for (uint32_t op = 1; op < SONDE_ALLOC__MAX; op++) {
+			struct sonde_alloc_row row = sum_row(s, t, op);
+
+			sum.calls += row.calls;
+			sum.bytes += row.bytes;
+		}
+	return sum;
+}
+
+/* Shares and sizes; what only all calls could tell is absent. */
+static int push_target_windows(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_ns)
+{
+	static const char why[] = "calls are seen in windows only: alloc.calls_per_query and "
+				  "alloc.rate say what follows; --alloc-mode exact counts them";
+	const struct alloc_state *s = ctx->priv;
+	double calls = 0;
+	uint64_t bytes = 0;
+	int err = 0;
+
+	for (uint32_t op = 1; op < SONDE_ALLOC__MAX; op++) {
+		struct sonde_alloc_row row = sum_row(s, target, op);
+
+		calls += (double)row.calls;
+		bytes += row.bytes;
+	}
+	for (uint32_t op = 1; !err && op < SONDE_ALLOC__MAX; op++) {
+		struct sonde_alloc_row row = sum_row(s, target, op);
+
+		if (row.calls)
+			err = sonde_lens_push(ctx, target, M_SHARE, op_names[op], ts_ns,
+					      (double)row.calls / calls);
+	}
+	err = err ? err : sonde_lens_push_absent(ctx, target, M_CALLS, "", ts_ns, why);
+	err = err ? err : sonde_lens_push_absent(ctx, target, M_REQUESTED, "", ts_ns, why);
+	err = err ? err : sonde_lens_push_absent(ctx, target, M_LIVE, "", ts_ns, why);
+	return err ? err : push_sizes(ctx, target, bytes, ts_ns);
+}
+
+static bool alloc_window_due(struct sonde_lens_ctx *ctx, uint64_t now_ns,
+			     struct sonde_window_order *order)
+{
+	struct alloc_state *s = ctx->priv;
+
+	return s && s->windows && sonde_alloc_windows_due(s->windows, ctx, now_ns, order);
+}
+
+static int alloc_window_over(struct sonde_lens_ctx *ctx, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	struct sonde_alloc_totals totals = window_totals(s);
+
+	return sonde_alloc_windows_over(s->windows, ctx, &totals, begin_ns, end_ns);
+}
+
 static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_ns)
 {
 	const char *why = "the process began after the probes were attached to its parent";
 	int err;
 
-	if (!ctx->opts->alloc_exact)
+	if (!ctx->opts->alloc_exact && !ctx->opts->alloc_windows)
 		why = "allocation is not counted unless asked for (--alloc-mode exact)";
 	else if (ctx->opts->passive)
 		why = "--passive attaches no probes";
@@ -430,7 +441,7 @@ static int push_why_not(const struct sonde_lens_ctx *ctx, uint32_t target, uint6
 static bool follows_blocks(const struct alloc_state *s, uint32_t target)
 {
 	for (uint32_t op = 1; op < SONDE_ALLOC__MAX; op++)
-		if (s->targets[target].ops[op].blind && sum_row(s, target, op).calls)
+		if (sum_row(s, target, op).unseen)
 			return false;
 	return true;
 }
@@ -441,7 +452,7 @@ static int tick_sites(const struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	bool follows[SONDE_MAX_TARGETS] = {false};
 
 	for (uint32_t t = 0; t < s->n_targets; t++)
-		follows[t] = follows_blocks(s, t);
+		follows[t] = !s->windows && follows_blocks(s, t);
 	return sonde_alloc_sites_tick(s->sites, ctx, follows, M_STACKS, ts_ns);
 }
 
@@ -451,7 +462,17 @@ static int alloc_finish(struct sonde_lens_ctx *ctx)
 
 	if (s->sites)
 		sonde_alloc_sites_finish(s->sites);
-	return 0;
+	return s->windows ? sonde_alloc_windows_finish(s->windows, ctx) : 0;
+}
+
+static int push_whole(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
+{
+	struct alloc_state *s = ctx->priv;
+	const struct sonde_alloc_view v = {s->rows, s->lanes, s->n_targets};
+
+	if (!s->rows || ctx->rehearsal || !s->targets[0].attached || ctx->targets->t[0].gone)
+		return 0;
+	return sonde_alloc_push_whole(ctx, &v, &s->base, s->targets[0].blind, ts_ns);
 }
 
 static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
@@ -463,12 +484,15 @@ static int alloc_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 		return sonde_alloc_counters_tick(ctx, s->counters, ts_ns);
 	for (uint32_t t = 0; !err && t < ctx->targets->n; t++) {
 		if (t < s->n_targets && s->targets[t].attached)
-			err = push_target(ctx, t, ts_ns);
+			err = s->windows ? push_target_windows(ctx, t, ts_ns)
+					 : push_target(ctx, t, ts_ns);
 		else if (!ctx->targets->t[t].gone)
 			err = push_why_not(ctx, t, ts_ns);
 	}
+	if (!err && s->windows)
+		err = sonde_alloc_windows_tick(s->windows, ctx, ts_ns);
 	s->prev_ns = ts_ns;
-	return err;
+	return err ? err : push_whole(ctx, ts_ns);
 }
 
 static size_t add_hits(struct sonde_lens_hits *out, size_t n, size_t max, enum sonde_link_kind kind,
@@ -493,13 +517,15 @@ static size_t alloc_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 	const struct alloc_state *s = ctx->priv;
 	size_t n = 0;
 
+	if (s && s->windows)
+		return sonde_alloc_windows_hits(s->windows, out, max);
 	for (uint32_t t = 0; s && t < s->n_targets; t++) {
 		for (uint32_t op = 1; s->targets[t].attached && op < SONDE_ALLOC__MAX; op++) {
-			const struct op_link *l = &s->targets[t].ops[op];
+			const struct sonde_alloc_link *l = &s->targets[t].ops[op];
 			struct sonde_alloc_row row = sum_row(s, t, op);
 
 			n = add_hits(out, n, max, l->entry, l->insn, row.calls + row.inner);
-			n = add_hits(out, n, max, l->ret, l->insn, row.calls + row.inner);
+			n = add_hits(out, n, max, l->ret, l->ret_insn, row.calls + row.inner);
 		}
 	}
 	return n;
@@ -514,6 +540,8 @@ static int alloc_consumption(struct sonde_lens_ctx *ctx, uint64_t now_ns,
 
 	if (s->counters)
 		return sonde_alloc_counters_consumption(ctx, s->counters, now_ns, out);
+	if (s->windows)
+		return -ENODATA;
 	for (uint32_t t = 0; t < s->n_targets; t++) {
 		if (s->targets[t].blind)
 			return -ENODATA;
@@ -532,8 +560,8 @@ const struct sonde_lens sonde_lens_alloc = {
 	.blind_spots =
 		"memory that the program maps itself (mmap), allocators linked in statically "
 		"without symbols, custom pools inside one malloc",
-	.metrics = metrics,
-	.n_metrics = SONDE_ARRAY_SIZE(metrics),
+	.metrics = sonde_alloc_metrics,
+	.n_metrics = M__MAX,
 	.hists = hists,
 	.n_hists = SONDE_ARRAY_SIZE(hists),
 	.elf_for = alloc_elf,
@@ -546,5 +574,7 @@ const struct sonde_lens sonde_lens_alloc = {
 	.finish = alloc_finish,
 	.hits = alloc_hits,
 	.consumption = alloc_consumption,
+	.window_due = alloc_window_due,
+	.window_over = alloc_window_over,
 	.fini = alloc_fini,
 };

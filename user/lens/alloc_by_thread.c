@@ -12,6 +12,8 @@
 #include "lens/alloc_counters_impl.h"
 #include "lens/alloc_metrics.h"
 
+#define LATE_MIN_NS (1500 * SONDE_NS_PER_MS) /* attaching itself takes a while */
+
 int sonde_alloc_counters_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 {
 	for (size_t i = 0; !ctx->opts->passive && i < ctx->targets->n; i++)
@@ -45,6 +47,40 @@ static void set_base(struct heap_target *t, uint64_t allocated, uint64_t dealloc
 	t->based = true;
 }
 
+/* Has it forked a process that is counted, too? That one has the counters of before. */
+static bool has_forked(const struct sonde_target_list *l, size_t i)
+{
+	for (size_t k = i + 1; k < l->n; k++)
+		if (l->t[k].is_child)
+			return true;
+	return false;
+}
+
+/*
+ * What a thread counts covers its whole life. So where the program began under observation all
+ * counts: from nothing, or from what a forked process's counters began with; only threads that
+ * ended before they could be read are missing.
+ */
+static void choose_base(struct sonde_lens_ctx *ctx, const struct sonde_alloc_counters *c, size_t i)
+{
+	const struct sonde_target *target = &ctx->targets->t[i];
+	struct heap_target *t = &c->t[i];
+	struct sonde_tls_bytes first = {0};
+	bool whole = target->begun_ns && !has_forked(ctx->targets, i);
+	uint64_t since = target->begun_ns ? target->begun_ns : c->began_ns;
+
+	if (t->sum.flags & SONDE_TLS_F_FORKED && target->begun_ns)
+		whole |= sonde_alloc_threads_forked(c->threads, target->pid, &first);
+	if (!whole)
+		first = t->sum.bytes;
+	set_base(t, first.allocated, first.freed);
+	t->begun = target->begun_ns;
+	t->late_ns = sonde_mono_ns() - since;
+	if ((whole && !(t->sum.flags & SONDE_TLS_F_EARLIER)) ||
+	    (!target->begun_ns && t->late_ns < LATE_MIN_NS))
+		t->late_ns = 0;
+}
+
 int sonde_alloc_count_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, size_t i)
 {
 	struct heap_target *t = &c->t[i];
@@ -65,7 +101,7 @@ int sonde_alloc_count_threads(struct sonde_lens_ctx *ctx, struct sonde_alloc_cou
 	err = err ? err : sonde_alloc_threads_read(c->threads, pid, &t->sum);
 	if (err)
 		return err == -ESRCH ? 0 : err;
-	set_base(t, t->sum.bytes.allocated, t->sum.bytes.freed);
+	choose_base(ctx, c, i);
 	t->by_thread = true;
 	return 0;
 }
@@ -157,6 +193,24 @@ static int push_lost(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target 
 			       "alloc.ends_lost counts them; a shorter interval loses less");
 }
 
+/* Counting began when the process was observed for a while: said once. */
+static int push_late(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t, uint64_t ts_ns)
+{
+	int err = sonde_lens_push(ctx, i, M_LATE, "", ts_ns, (double)t->late_ns);
+	char what[256];
+
+	if (err || !t->late_ns || t->late_said || ctx->rehearsal)
+		return err;
+	t->late_said = true;
+	snprintf(what, sizeof(what),
+		 "pid %d: bytes handed out and given back are counted from +%.2f s: %s",
+		 (int)ctx->targets->t[i].pid, (double)t->late_ns / (double)SONDE_NS_PER_SEC,
+		 t->sum.flags & SONDE_TLS_F_EARLIER && ctx->targets->t[i].begun_ns
+			 ? "threads that ended by then took their counters along"
+			 : "its allocator was recognised then");
+	return sonde_lens_note(ctx, SONDE_NOTE_INFO, what, "");
+}
+
 int sonde_alloc_push_threads(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
 			     uint64_t ts_ns)
 {
@@ -165,6 +219,7 @@ int sonde_alloc_push_threads(struct sonde_lens_ctx *ctx, uint32_t i, struct heap
 	if (!t->by_thread)
 		return 0;
 	err = sonde_lens_push(ctx, i, M_THREADS, "", ts_ns, (double)t->sum.threads);
+	err = err ? err : push_late(ctx, i, t, ts_ns);
 	err = err ? err : push_lost(ctx, i, t, ts_ns);
 	if (err || !(t->sum.flags & SONDE_TLS_F_FORKED) || t->forked_said || ctx->rehearsal)
 		return err;

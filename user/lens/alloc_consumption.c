@@ -14,6 +14,9 @@
 #include "core/err.h"
 #include "core/mem.h"
 #include "lens/alloc_consumption.h"
+#include "lens/alloc_metrics.h"
+
+#define ESTIMATE_MAX 0.05 /* of live: how far off what was there at attach may be */
 
 const void *sonde_alloc_map_view(struct bpf_object *obj, const char *name, size_t *bytes)
 {
@@ -48,6 +51,7 @@ struct sonde_alloc_row sonde_alloc_sum_row(const struct sonde_alloc_view *v, uin
 		sum.bytes += __atomic_load_n(&r->bytes, __ATOMIC_RELAXED);
 		sum.failed += __atomic_load_n(&r->failed, __ATOMIC_RELAXED);
 		sum.inner += __atomic_load_n(&r->inner, __ATOMIC_RELAXED);
+		sum.unseen += __atomic_load_n(&r->unseen, __ATOMIC_RELAXED);
 		sum.chunk_in += __atomic_load_n(&r->chunk_in, __ATOMIC_RELAXED);
 		sum.chunk_out += __atomic_load_n(&r->chunk_out, __ATOMIC_RELAXED);
 	}
@@ -117,6 +121,52 @@ int sonde_alloc_consumption(struct sonde_lens_ctx *ctx, const struct sonde_alloc
 	if (ctx->lost_ns) { /* nobody knows what has happened since */
 		out->taken_ns = ctx->lost_ns;
 		out->bound = UINT64_MAX;
+	}
+	return 0;
+}
+
+void sonde_alloc_base_prepare(struct sonde_lens_ctx *ctx)
+{
+	struct sonde_alloc_counters *counters = NULL;
+
+	/* The layout that this derives is kept by build-id. */
+	if (!sonde_alloc_counters_new(ctx, &counters))
+		sonde_alloc_counters_free(&counters);
+}
+
+int sonde_alloc_push_whole(struct sonde_lens_ctx *ctx, const struct sonde_alloc_view *v,
+			   struct sonde_alloc_base *base, bool blind, uint64_t ts_ns)
+{
+	struct sonde_consumption c;
+	const char *why = NULL;
+
+	if (ctx->targets->n > 1)
+		why = "of several processes exact mode tells the change alone";
+	else if (blind)
+		why = "the sizes of its blocks are not known";
+	else if (sonde_alloc_consumption(ctx, v, base, ts_ns, &c) ||
+		 c.source != SONDE_CONSUMPTION_EXACT)
+		why = "exact mode counts the change; what was live at attach could not be read "
+		      "from "
+		      "the allocator's counters";
+	else if (c.bytes < 0 || (double)c.bound > ESTIMATE_MAX * (double)c.bytes)
+		why = "exact mode counts the change; what was live at attach changed too much "
+		      "while "
+		      "it was read";
+	if (!why) {
+		int err = sonde_lens_push(ctx, 0, M_ALLOCATED, "", ts_ns, (double)c.bytes);
+
+		return err ? err
+			   : sonde_lens_push(ctx, 0, M_AT_MOST, "", ts_ns,
+					     (double)c.bytes + (double)c.bound);
+	}
+	for (uint32_t t = 0; t < ctx->targets->n; t++) {
+		int err = ctx->targets->t[t].gone
+				  ? 0
+				  : sonde_lens_push_absent(ctx, t, M_ALLOCATED, "", ts_ns, why);
+
+		if (err)
+			return err;
 	}
 	return 0;
 }

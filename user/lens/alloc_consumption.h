@@ -33,5 +33,11 @@ struct sonde_alloc_base {
 int sonde_alloc_consumption(struct sonde_lens_ctx *ctx, const struct sonde_alloc_view *v,
 			    struct sonde_alloc_base *base, uint64_t now_ns,
 			    struct sonde_consumption *out);
+/* Find out beforehand what takes long about it, so that nobody waits while probes are there. */
+void sonde_alloc_base_prepare(struct sonde_lens_ctx *ctx);
+/* alloc.allocated of exact mode: what was there at attach and the change since, or why it is not
+ * known. @blind: the change is not known. 0 or the visitor's -errno. */
+int sonde_alloc_push_whole(struct sonde_lens_ctx *ctx, const struct sonde_alloc_view *v,
+			   struct sonde_alloc_base *base, bool blind, uint64_t ts_ns);
 
 #endif

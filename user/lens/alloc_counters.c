@@ -28,6 +28,7 @@ static const struct {
 	const char *label;
 } gauges[] = {
 	{SONDE_HEAP_SYSTEM, M_HEAP, ""},
+	{SONDE_HEAP_MMAPPED, M_HEAP_MAPPED, ""},
 	{SONDE_HEAP_FREE_PAGES, M_FREE, "pages"},
 	{SONDE_HEAP_FREE_CENTRAL, M_FREE, "lists"},
 	{SONDE_HEAP_FREE_TRANSFER, M_FREE, "transfer"},
@@ -84,6 +85,8 @@ int sonde_alloc_counters_new(struct sonde_lens_ctx *ctx, struct sonde_alloc_coun
 	struct sonde_alloc_counters *c = calloc(1, sizeof(*c));
 	int err = c ? grow(ctx, c) : -ENOMEM;
 
+	if (c)
+		c->began_ns = sonde_mono_ns();
 	if (!err && ctx->obj)
 		err = sonde_alloc_threads_new(&c->threads, ctx->obj, c->why, sizeof(c->why));
 	if (err && err != -EOPNOTSUPP)
@@ -127,11 +130,35 @@ void sonde_alloc_counters_free(struct sonde_alloc_counters **ref)
 	free(c);
 }
 
-void sonde_alloc_counters_retarget(struct sonde_alloc_counters *c)
+/* It runs another program than the one whose heap is open. */
+static bool is_stale(struct heap_target *t)
 {
-	for (size_t i = 0; i < c->n; i++)
-		if (!c->t[i].heap)
-			c->t[i].wait = c->t[i].step = 1;
+	const struct sonde_heap_budget budget = {
+		.cheap_only = true, .no_threads = true, .no_bound = true};
+	struct sonde_heap_reading r;
+
+	return t->heap && sonde_heap_read(t->heap, &budget, &r, t->why, sizeof(t->why)) == -ESTALE;
+}
+
+/* At once, not at the next tick: what its threads have done until then may be lost when they end.
+ */
+int sonde_alloc_counters_retarget(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c)
+{
+	int err = grow(ctx, c);
+
+	for (size_t i = 0; i < c->n && !err; i++) {
+		struct heap_target *t = &c->t[i];
+
+		if (ctx->targets->t[i].gone || (t->heap && !is_stale(t)))
+			continue;
+		sonde_heap_close(&t->heap);
+		t->step = 0;
+		open_heap(ctx, c, i);
+		if (!t->heap)
+			t->wait = t->step = 1;
+		err = sonde_alloc_count_threads(ctx, c, i);
+	}
+	return err;
 }
 
 /* Once until there is a value again; with a word to who asked for counters by name. */
@@ -158,8 +185,13 @@ static int push_absence(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 }
 
 /* Why what is live is not known, or no more than a bound of it. */
-static const char *why_not_live(const struct heap_target *t)
+static const char *why_not_live(const struct heap_target *t, const struct sonde_heap_reading *r)
 {
+	if (r->broken[0])
+		return r->broken;
+	if (t->by_thread && t->begun)
+		return "threads ended before its allocator was recognised and took their counters "
+		       "along; alloc.at_most holds threads' caches too";
 	if (t->by_thread)
 		return "threads ended before attach and took their counters along; alloc.live is "
 		       "the change since, alloc.at_most holds threads' caches too";
@@ -176,7 +208,7 @@ static int push_live(struct sonde_lens_ctx *ctx, uint32_t i, const struct heap_t
 	int err;
 
 	if (!known || r->source == SONDE_HEAP_BOUND) {
-		err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns, why_not_live(t));
+		err = sonde_lens_push_absent(ctx, i, M_ALLOCATED, "", ts_ns, why_not_live(t, r));
 		return err || !known ? err : sonde_lens_push(ctx, i, M_AT_MOST, "", ts_ns, live);
 	}
 	if (r->source == SONDE_HEAP_COMBINED)
@@ -188,6 +220,24 @@ static int push_live(struct sonde_lens_ctx *ctx, uint32_t i, const struct heap_t
 	return err ? err : sonde_lens_push(ctx, i, M_AGE, "", ts_ns, (double)r->age_ns);
 }
 
+/* Once a target. */
+static int tell_broken(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
+		       const struct sonde_heap_reading *r)
+{
+	char text[160];
+
+	if (!r->broken[0] || t->broken_said || ctx->rehearsal)
+		return 0;
+	t->broken_said = true;
+	snprintf(text, sizeof(text), "pid %d: %s", ctx->targets->t[i].pid, r->broken);
+	return sonde_lens_note(ctx, SONDE_NOTE_DEGRADED, text,
+			       r->present & 1u << SONDE_HEAP_LIVE
+				       ? "what is live is known as an upper bound only; look for "
+					 "the damage with AddressSanitizer or valgrind"
+				       : "see which library serves malloc (sonde doctor -p PID); "
+					 "--lens rss shows its memory from outside");
+}
+
 static int push_reading(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_target *t,
 			const struct sonde_heap_reading *r, uint64_t ts_ns)
 {
@@ -195,7 +245,8 @@ static int push_reading(struct sonde_lens_ctx *ctx, uint32_t i, struct heap_targ
 
 	t->told = false;
 	t->pushed |= r->present;
-	t->not_clean += !r->clean;
+	t->not_clean += !r->clean && !r->broken[0];
+	err = err ? err : tell_broken(ctx, i, t, r);
 	for (size_t k = 0; k < SONDE_ARRAY_SIZE(gauges) && !err; k++)
 		if (r->present & 1u << gauges[k].figure)
 			err = sonde_lens_push(ctx, i, gauges[k].metric, gauges[k].label, ts_ns,
@@ -273,7 +324,8 @@ static uint64_t own_cpu_ns(void)
 	return (uint64_t)t.tv_sec * SONDE_NS_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-/* Adds one target; out->bound becomes UINT64_MAX where only an upper bound is known. 0 or -ENODATA.
+/* Adds one target; out->bound becomes UINT64_MAX where only an upper bound is known, or a check
+ * failed. 0 or -ENODATA.
  */
 static int add_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c, size_t i,
 		      const struct sonde_heap_budget *budget, struct sonde_consumption *out)
@@ -284,7 +336,7 @@ static int add_target(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c
 	    !(r.present & 1u << SONDE_HEAP_LIVE))
 		return -ENODATA;
 	out->bytes += (int64_t)r.bytes[SONDE_HEAP_LIVE];
-	if (r.source == SONDE_HEAP_BOUND)
+	if (r.source == SONDE_HEAP_BOUND || !r.clean || r.unsure)
 		out->bound = UINT64_MAX;
 	else if (r.source == SONDE_HEAP_COMBINED && out->bound != UINT64_MAX)
 		out->bound += r.bytes[SONDE_HEAP_FREE_CENTRAL];

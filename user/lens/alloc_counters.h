@@ -18,8 +18,8 @@ int sonde_alloc_counters_new(struct sonde_lens_ctx *ctx, struct sonde_alloc_coun
 void sonde_alloc_counters_free(struct sonde_alloc_counters **c);
 /* All is attached. 0, or the visitor's -errno. */
 int sonde_alloc_counters_start(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c);
-/* Targets changed: what was refused is tried again. */
-void sonde_alloc_counters_retarget(struct sonde_alloc_counters *c);
+/* Targets changed: what was refused is tried again. 0 or -errno. */
+int sonde_alloc_counters_retarget(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c);
 /* One reading of each target that lives. 0 or the visitor's -errno. */
 int sonde_alloc_counters_tick(struct sonde_lens_ctx *ctx, struct sonde_alloc_counters *c,
 			      uint64_t ts_ns);

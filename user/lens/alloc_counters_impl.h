@@ -19,9 +19,12 @@ struct heap_target {
 	uint64_t base_allocated, base_deallocated;
 	uint64_t pushed_allocated, pushed_deallocated;
 	bool based;
+	uint64_t late_ns; /* of the time observed, not counted                  */
+	bool late_said;
+	bool begun; /* its program began under observation */
 	bool by_thread;		  /* its threads' own counters are read: they are its totals */
 	struct sonde_tls_sum sum; /* as they were read last */
-	bool lost_said, forked_said;
+	bool lost_said, forked_said, broken_said;
 	char threads_why[256]; /* it counts by thread, and that is not read: why */
 };
 
@@ -30,6 +33,7 @@ struct sonde_alloc_counters {
 	size_t n;
 	struct sonde_alloc_threads *threads; /* NULL: nobody needs it, or this kernel cannot */
 	bool started;
+	uint64_t began_ns;		/* when this generation was made             */
 	char why[128];			/* it cannot */
 	struct sonde_consumption shown; /* the last reading for consumption; bytes 0 before it */
 	uint64_t next_ns;		/* when another may be taken */

@@ -36,7 +36,9 @@ static const struct sonde_alternative free_alts[] = ENTRY_ALTS("alloc_free");
 static const struct sonde_alternative wrapper_alts[] = ENTRY_ALTS("alloc_wrapper");
 static const struct sonde_alternative take_alts[] = ENTRY_ALTS("alloc_take");
 static const struct sonde_alternative give_alts[] = ENTRY_ALTS("alloc_give");
+static const struct sonde_alternative ret_alts[] = ENTRY_ALTS("alloc_ret");
 static const struct sonde_alternative count_alts[] = ENTRY_ALTS("alloc_count");
+static const struct sonde_alternative window_alts[] = ENTRY_ALTS("alloc_window");
 static const struct sonde_alternative return_alts[] = {
 	{.kind = SONDE_LINK_UPROBE_SESSION,
 	 .program = "alloc_session",
@@ -52,7 +54,7 @@ static const struct sonde_alternative return_alts[] = {
 };
 
 /* The hooks of one target, in the order of this table. */
-enum group { G_RETURN, G_FREE, G_WRAPPER, G_TAKE, G_GIVE, G_COUNT, G__MAX };
+enum group { G_RETURN, G_FREE, G_WRAPPER, G_TAKE, G_RET, G_GIVE, G_COUNT, G_WINDOW, G__MAX };
 
 static const struct sonde_hook group_hooks[G__MAX] = {
 	[G_RETURN] = {.name = "alloc.return",
@@ -74,6 +76,11 @@ static const struct sonde_hook group_hooks[G__MAX] = {
 		    .alts = take_alts,
 		    .n_alts = SONDE_ARRAY_SIZE(take_alts),
 		    .purpose = "memory asked for, which its size class tells"},
+	[G_RET] = {.name = "alloc.ret",
+		   .required = true,
+		   .alts = ret_alts,
+		   .n_alts = SONDE_ARRAY_SIZE(ret_alts),
+		   .purpose = "the pointers that operator new gives, at its own ret instructions"},
 	[G_GIVE] = {.name = "alloc.give",
 		    .required = true,
 		    .alts = give_alts,
@@ -84,6 +91,11 @@ static const struct sonde_hook group_hooks[G__MAX] = {
 		     .alts = count_alts,
 		     .n_alts = SONDE_ARRAY_SIZE(count_alts),
 		     .purpose = "calls and bytes asked for"},
+	[G_WINDOW] = {.name = "alloc.window",
+		      .required = true,
+		      .alts = window_alts,
+		      .n_alts = SONDE_ARRAY_SIZE(window_alts),
+		      .purpose = "memory asked for, in short windows"},
 };
 
 /* In glibc's own file beside its set: passes the call on, with a return worth seeing. */
@@ -97,6 +109,7 @@ struct process {
 	uint32_t index;	   /* in the session's list of targets */
 	uint32_t *domains; /* given out so far, over all targets */
 	enum sonde_alloc_returns returns;
+	bool windows; /* entries of what hands out memory, all on one link of each file */
 };
 
 /* How the blocks of an allocator of the process are measured: part of its sites' cookies. */
@@ -141,6 +154,7 @@ static uint64_t cookie_of(const struct process *proc, const struct sonde_alloc_e
 			 (e->returns_size ? SONDE_ALLOC_COOKIE_SIZE : 0);
 
 	return SONDE_ALLOC_COOKIE(e->op, flags, site->sp_delta, proc->index) |
+	       SONDE_ALLOC_COOKIE_OF_INSN(site->kind) |
 	       SONDE_ALLOC_COOKIE_BLOCK(rule->rule, rule->domain);
 }
 
@@ -214,6 +228,8 @@ static bool gives_back(const struct sonde_alloc_entry *e)
 static enum group group_of(const struct process *proc, const struct rule *rule,
 			   const struct sonde_alloc_entry *e)
 {
+	if (proc->windows)
+		return G_WINDOW;
 	if (rule->rule == SONDE_BLOCK_UNKNOWN)
 		return G_COUNT;
 	if (rule->rule == SONDE_BLOCK_HEADER)
@@ -223,6 +239,28 @@ static enum group group_of(const struct process *proc, const struct rule *rule,
 	return sonde_alloc_wants_return(e, proc->returns) ? G_RETURN : G_TAKE;
 }
 
+/* Where what is not seen at its return gives its pointers; marks the sites that are complete. */
+static int add_rets(struct site_array *a, const struct process *proc, const struct sonde_module *m,
+		    const struct rule *rule, struct sonde_alloc_site *sites, size_t n_sites)
+{
+	sonde_autofree struct sonde_alloc_return *rets = NULL;
+	size_t n = 0;
+	int err = sonde_allocator_returns(m, sites, n_sites, &rets, &n);
+
+	for (size_t i = 0; !err && i < n; i++) {
+		struct sonde_site at = {.function = rets[i].offset,
+					.offset = rets[i].offset,
+					.kind = SONDE_INSN_STEPPED,
+					.insn = "ret"};
+		char shown[sizeof(rets[i].of->symbol) + 8];
+
+		snprintf(shown, sizeof(shown), "ret of %s", rets[i].of->symbol);
+		err = site_add(a, m, shown, &at, cookie_of(proc, rets[i].of->entry, &at, rule),
+			       proc, false);
+	}
+	return err;
+}
+
 /* The allocator's own functions, as its descriptor lists them. */
 static int add_own(struct site_array groups[G__MAX], const struct process *proc,
 		   const struct sonde_allocator *a, const struct sonde_module *m,
@@ -230,16 +268,22 @@ static int add_own(struct site_array groups[G__MAX], const struct process *proc,
 {
 	sonde_autofree struct sonde_alloc_site *sites = NULL;
 	size_t n = 0;
-	bool unknown = rule->rule == SONDE_BLOCK_UNKNOWN;
-	int err = sonde_allocator_sites(a, m, unknown ? SONDE_RETURNS_NONE : proc->returns, &sites,
+	bool entries = rule->rule == SONDE_BLOCK_UNKNOWN || proc->windows;
+	int err = sonde_allocator_sites(a, m, entries ? SONDE_RETURNS_NONE : proc->returns, &sites,
 					&n);
 
+	if (!err && !entries && proc->returns == SONDE_RETURNS_ALL)
+		err = add_rets(&groups[G_RET], proc, m, rule, sites, n);
 	for (size_t i = 0; !err && i < n; i++) {
 		const struct sonde_alloc_entry *e = sites[i].entry;
 		enum group g = group_of(proc, rule, e);
+		uint64_t tracked = sites[i].tracked ? SONDE_ALLOC_COOKIE_TRACKED : 0;
 
+		if (proc->windows && gives_back(e))
+			continue;
 		err = site_add(&groups[g], m, sites[i].symbol, &sites[i].site,
-			       cookie_of(proc, e, &sites[i].site, rule), proc, g == G_RETURN);
+			       cookie_of(proc, e, &sites[i].site, rule) | tracked, proc,
+			       g == G_RETURN);
 	}
 	return err;
 }
@@ -285,6 +329,8 @@ static struct rule rule_of(const struct process *proc, const struct sonde_alloca
 
 	if (!a->learn)
 		return rule;
+	if (proc->windows)
+		return (struct rule){.rule = SONDE_BLOCK_UNKNOWN}; /* sizes asked for, no blocks */
 	if (find_tables(proc, a, mods, m, why, sizeof(why))) {
 		sonde_warn("%s: the tables in which this %s keeps the sizes of its blocks were not "
 			   "found (%s): its calls are counted, and live bytes once they are there",
@@ -310,7 +356,7 @@ static int find_sites(struct site_array groups[G__MAX], const struct process *pr
 		struct rule rule = rule_of(proc, a, mods, use[i].module);
 
 		err = add_own(groups, proc, a, &mods->m[use[i].module], &rule);
-		if (!err && rule.rule == SONDE_BLOCK_HEADER)
+		if (!err && rule.rule == SONDE_BLOCK_HEADER && !proc->windows)
 			err = add_wrappers(groups, proc, mods, use[i].module, &rule);
 	}
 	return err;
@@ -353,7 +399,8 @@ int sonde_alloc_hooks_add(const struct sonde_lens_ctx *ctx, struct sonde_hook_li
 				       .index = (uint32_t)i,
 				       .domains = &domains,
 				       .returns = ctx->opts->sites ? SONDE_RETURNS_ALL
-								   : SONDE_RETURNS_SIZES};
+								   : SONDE_RETURNS_SIZES,
+				       .windows = ctx->opts->alloc_windows};
 		int err = t->gone || !t->allocator ? 0 : add_target(&proc, hooks);
 
 		if (err && sonde_target_alive(t)) /* one that has just gone needs no probe */

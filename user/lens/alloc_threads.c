@@ -49,6 +49,12 @@ static const struct sonde_alternative exec_alts[] = {
 	 .event = "sched_process_exec",
 	 .needs = {SONDE_FEAT_TP_BTF, SONDE_FEAT_ITER_SLEEPABLE, SONDE_FEAT_HOST_PIDS}},
 };
+static const struct sonde_alternative fork_alts[] = {
+	{.kind = SONDE_LINK_TP_BTF,
+	 .program = "alloc_fork",
+	 .event = "sched_process_fork",
+	 .needs = {SONDE_FEAT_TP_BTF, SONDE_FEAT_ITER_SLEEPABLE, SONDE_FEAT_HOST_PIDS}},
+};
 static const struct sonde_hook fixed_hooks[] = {
 	{.name = SONDE_ALLOC_THREADS_HOOK,
 	 .lens = SONDE_LENS_ALLOC,
@@ -65,6 +71,11 @@ static const struct sonde_hook fixed_hooks[] = {
 	 .alts = exec_alts,
 	 .n_alts = SONDE_ARRAY_SIZE(exec_alts),
 	 .purpose = "its counters lie elsewhere from here on"},
+	{.name = "alloc.fork",
+	 .lens = SONDE_LENS_ALLOC,
+	 .alts = fork_alts,
+	 .n_alts = SONDE_ARRAY_SIZE(fork_alts),
+	 .purpose = "what a forked process's counters begin with"},
 };
 
 struct process {
@@ -74,7 +85,7 @@ struct process {
 };
 
 struct sonde_alloc_threads {
-	int prog, places, ended;
+	int prog, places, ended, forked;
 	bool reads_ends;
 	struct process *p;
 	size_t n, cap;
@@ -90,7 +101,7 @@ bool sonde_alloc_threads_wanted(const struct sonde_target *t)
 	if (t->gone)
 		return false;
 	own_exe[n > 0 ? n : 0] = '\0';
-	return !t->allocator || sonde_heap_counts_threads(t->allocator->name) ||
+	return !t->allocator || t->begun_ns || sonde_heap_counts_threads(t->allocator->name) ||
 	       (t->exe && !strcmp(t->exe, own_exe));
 }
 
@@ -121,6 +132,7 @@ int sonde_alloc_threads_new(struct sonde_alloc_threads **out, struct bpf_object 
 	t->prog = bpf_program__fd(prog);
 	t->places = bpf_object__find_map_fd_by_name(obj, "tls_places");
 	t->ended = bpf_object__find_map_fd_by_name(obj, "tls_ended");
+	t->forked = bpf_object__find_map_fd_by_name(obj, "tls_forked");
 	*out = t;
 	return 0;
 }
@@ -305,6 +317,14 @@ int sonde_alloc_threads_read(struct sonde_alloc_threads *t, pid_t pid, struct so
 		return sonde_err(err, "alloc: cannot read the threads of %d: %s", (int)pid,
 				 strerror(-err));
 	return threads ? 0 : -ESRCH;
+}
+
+bool sonde_alloc_threads_forked(const struct sonde_alloc_threads *t, pid_t pid,
+				struct sonde_tls_bytes *out)
+{
+	uint32_t key = (uint32_t)pid;
+
+	return !bpf_map_lookup_elem(t->forked, &key, out);
 }
 
 /* ---- the test on ourselves ---- */

@@ -17,8 +17,8 @@ struct sonde_alloc_threads;
 #define SONDE_ALLOC_THREADS_HOOK "alloc.threads"
 
 /*
- * May this target's allocator count by thread? Yes too where it is not known, and for a command that sonde
- * has yet to let go: it is still sonde itself.
+ * May this target's allocator count by thread? Yes too where it is not known, and for a program
+ * that began under observation: it may replace itself by another.
  */
 bool sonde_alloc_threads_wanted(const struct sonde_target *t);
 /* What the two programs need attached. 0 or -ENOMEM. */
@@ -47,11 +47,15 @@ int sonde_alloc_threads_add(struct sonde_alloc_threads *t, pid_t pid,
 			    const struct sonde_tls_place *place);
 void sonde_alloc_threads_del(struct sonde_alloc_threads *t, pid_t pid);
 
+/* What the counters of @pid began with, if it was forked from a process that was counted then. */
+bool sonde_alloc_threads_forked(const struct sonde_alloc_threads *t, pid_t pid,
+				struct sonde_tls_bytes *out);
+
 /* Read them now. 0, -ESRCH (gone: *out is the sum at its end), or -errno (logged). */
 int sonde_alloc_threads_read(struct sonde_alloc_threads *t, pid_t pid, struct sonde_tls_sum *out);
 
-/* Was it, or was the reading held up each time it was tried: then what threads did meanwhile may be in it
- * half. */
+/* Was it, or was the reading held up each time it was tried: then what threads did meanwhile may be
+ * in it half. */
 bool sonde_alloc_threads_in_one_go(const struct sonde_tls_sum *sum);
 
 #endif

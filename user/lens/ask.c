@@ -32,6 +32,7 @@ enum {
 	M_CPU,
 	M_RATE,
 	M_SHARE,
+	M_CPUS,
 	M_CALLER_CALLS,
 	M_CALLER_CPU,
 	M_TARGET_CPU,
@@ -47,6 +48,8 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_RATE] = {"ask.rate", "count", SONDE_GAUGE, "calls a second, by function"},
 	[M_SHARE] = {"ask.cpu_share", "ratio", SONDE_GAUGE,
 		     "share of the target's CPU time that asking takes, since attach"},
+	[M_CPUS] = {"ask.cpus", "ratio", SONDE_GAUGE,
+		    "CPUs that asking takes, since attach: 1 is all of one"},
 	[M_CALLER_CALLS] = {"ask.caller_calls", "count", SONDE_COUNTER,
 			    "calls seen, by function and caller"},
 	[M_CALLER_CPU] = {"ask.caller_cpu", "ns", SONDE_COUNTER,
@@ -290,17 +293,20 @@ static int push_shares(struct sonde_lens_ctx *ctx, const struct ask_seen *seen, 
 {
 	struct ask_state *s = ctx->priv;
 	double own = less(seen->cpu_ns, seen->trap_ns);
+	double wall = seen->wall_ns + seen->outside_wall_ns;
+	double share = own <= 0 ? 0 : asked_ns < own ? asked_ns / own : 1;
 	int err = 0;
 
 	s->shown_cpu_ns = own > s->shown_cpu_ns ? own : s->shown_cpu_ns;
 	if (own > 0)
-		err = sonde_lens_push(ctx, 0, M_SHARE, "", ts_ns,
-				      asked_ns < own ? asked_ns / own : 1);
+		err = sonde_lens_push(ctx, 0, M_SHARE, "", ts_ns, share);
+	if (own > 0 && wall > 0)
+		err = err ? err
+			  : sonde_lens_push(ctx, 0, M_CPUS, "", ts_ns,
+					    share * (own + seen->outside_cpu_ns) / wall);
 	err = err ? err : sonde_lens_push(ctx, 0, M_TARGET_CPU, "", ts_ns, s->shown_cpu_ns);
-	if (!err && seen->wall_ns + seen->outside_wall_ns > 0)
-		err = sonde_lens_push(
-			ctx, 0, M_OBSERVED, "", ts_ns,
-			fmin(seen->wall_ns / (seen->wall_ns + seen->outside_wall_ns), 1));
+	if (!err && wall > 0)
+		err = sonde_lens_push(ctx, 0, M_OBSERVED, "", ts_ns, fmin(seen->wall_ns / wall, 1));
 	return err;
 }
 

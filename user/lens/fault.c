@@ -92,6 +92,7 @@ static void series_label(char *buf, size_t size, unsigned series)
 struct row {
 	struct fault_time times[SONDE_FAULT_SERIES];
 	double pushed_ns[SONDE_FAULT_SERIES]; /* of them, already in pushed histograms */
+	uint64_t pushed_n[SONDE_FAULT_SERIES];
 };
 
 struct fault_state {
@@ -283,21 +284,9 @@ static bool same_series(const struct sonde_fault_key *a, const struct sonde_faul
 	return a->tgid == b->tgid && a->series == b->series;
 }
 
-/* Push what was added to the series of entries [from, to) since the last tick. */
-static int push_hist(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t from, size_t to,
-		     size_t *was)
+/* What the entries [from, to) of one series gained since the last tick, into st->delta. */
+static void read_delta(struct fault_state *st, size_t from, size_t to, size_t *was)
 {
-	struct fault_state *st = ctx->priv;
-	const struct sonde_fault_key *key = &st->now.e[from].key;
-	ssize_t target = index_of(ctx->targets, st->n_rows, key->tgid);
-	struct sonde_histrow out = {.desc = &hists[0],
-				    .hist = &st->delta,
-				    .from_ns = st->last_ns,
-				    .to_ns = ts_ns,
-				    .target = (uint32_t)target};
-	char label[32];
-	struct row *row;
-
 	sonde_hist_reset(&st->delta);
 	for (size_t i = from; i < to; i++) {
 		uint64_t old = 0;
@@ -311,11 +300,39 @@ static int push_hist(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t from, si
 		sonde_hist_add_bucket(&st->delta, st->now.e[i].key.bucket,
 				      st->now.e[i].count - old);
 	}
+}
+
+/* The histogram gets the faults and the time that are not in one yet. */
+static void complete_delta(struct row *row, unsigned series, bool full, struct sonde_hist *delta)
+{
+	const struct fault_time *t = &row->times[series];
+	uint64_t n =
+		t->sum.count > row->pushed_n[series] ? t->sum.count - row->pushed_n[series] : 0;
+
+	if (!full && fault_hist_fit(delta->buckets, SONDE_HIST_BUCKETS, SONDE_FAULT_EVERY, n))
+		delta->count = n;
+	delta->sum = t->ns - row->pushed_ns[series];
+	row->pushed_ns[series] = t->ns;
+	row->pushed_n[series] += delta->count;
+}
+
+static int push_hist(struct sonde_lens_ctx *ctx, uint64_t ts_ns, size_t from, size_t to,
+		     size_t *was)
+{
+	struct fault_state *st = ctx->priv;
+	const struct sonde_fault_key *key = &st->now.e[from].key;
+	ssize_t target = index_of(ctx->targets, st->n_rows, key->tgid);
+	struct sonde_histrow out = {.desc = &hists[0],
+				    .hist = &st->delta,
+				    .from_ns = st->last_ns,
+				    .to_ns = ts_ns,
+				    .target = (uint32_t)target};
+	char label[32];
+
+	read_delta(st, from, to, was);
 	if (target < 0 || key->series >= SONDE_FAULT_SERIES || !st->delta.count)
 		return 0;
-	row = &st->rows[target];
-	st->delta.sum = row->times[key->series].ns - row->pushed_ns[key->series];
-	row->pushed_ns[key->series] = row->times[key->series].ns;
+	complete_delta(&st->rows[target], key->series, ctx->opts->fault_full, &st->delta);
 	series_label(label, sizeof(label), key->series);
 	out.label = label;
 	return sonde_visit(ctx->out, hist, &out);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Faults by thread, by mapping and by place in the code, where asked for. The kernel side counts by
- * number (thread id, block of 64 KiB, instruction); here what was added since the last tick gets a
- * name, from the target's mappings as they are now. The biggest names become series, the others are
+ * number (thread id, mapping, instruction); here what was added since the last tick gets a
+ * name (fault_where.c). The biggest names become series, the others are
  * "other". The invariant: a series only grows, and all of one kind add up to what the map held.
  */
 #include <errno.h>
@@ -17,18 +17,12 @@
 #include "core/mem.h"
 #include "core/str.h"
 #include "lens/fault_priv.h"
-#include "target/allocator.h"
-#include "target/mapkind.h"
+#include "lens/fault_where.h"
 
 enum { BATCH = 1024, MAX_NAMES = 32, NAME_MAX_ = 128 };
 
-struct entry {
-	struct sonde_fault_by_key key;
-	struct sonde_fault_by_sum sum;
-};
-
 struct entries {
-	struct entry *e; /* sorted by key */
+	struct fault_by_entry *e; /* sorted by key */
 	size_t n, cap;
 };
 
@@ -55,20 +49,14 @@ struct fault_by {
 	struct entries now, before;
 	struct table *tables; /* SONDE_FAULT_BY__MAX a target */
 	size_t n_targets;
+	struct fault_files files;
 	uint32_t asked;
-};
-
-/* A target's mappings and what they are, as of this tick. */
-struct where {
-	struct sonde_maps maps;
-	struct sonde_smaps smaps; /* the same without sizes: for sonde_mapkind() */
-	enum sonde_map_kind *kinds;
 };
 
 static int compare(const void *va, const void *vb)
 {
-	const struct sonde_fault_by_key *a = &((const struct entry *)va)->key;
-	const struct sonde_fault_by_key *b = &((const struct entry *)vb)->key;
+	const struct sonde_fault_by_key *a = &((const struct fault_by_entry *)va)->key;
+	const struct sonde_fault_by_key *b = &((const struct fault_by_entry *)vb)->key;
 
 	if (a->tgid != b->tgid)
 		return a->tgid < b->tgid ? -1 : 1;
@@ -108,6 +96,7 @@ void fault_by_free(struct fault_by **byp)
 		return;
 	for (size_t i = 0; i < by->n_targets * SONDE_FAULT_BY__MAX; i++)
 		table_fini(&by->tables[i]);
+	fault_files_fini(&by->files);
 	free(by->tables);
 	free(by->now.e);
 	free(by->before.e);
@@ -132,7 +121,7 @@ static int read_map(int fd, struct entries *to)
 		for (uint32_t i = 0; i < n; i++) {
 			if (SONDE_GROW(to->e, to->n, to->cap))
 				return -ENOMEM;
-			to->e[to->n++] = (struct entry){keys[i], sums[i]};
+			to->e[to->n++] = (struct fault_by_entry){keys[i], sums[i]};
 		}
 		from = &cursor;
 	}
@@ -143,127 +132,17 @@ static int read_map(int fd, struct entries *to)
 
 /* ---- names ---- */
 
-static void where_fini(struct where *w)
-{
-	sonde_maps_fini(&w->maps);
-	free(w->smaps.m);
-	free(w->kinds);
-	*w = (struct where){};
-}
-
-static int compare_u64(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Stack pointers: of threads that wait, and of those that faulted, which smaps' flags would tell.
- */
-static size_t stack_pointers(pid_t pid, const struct entry *e, size_t n, uint64_t **out)
-{
-	uint64_t *sp = NULL, *more;
-	size_t n_sp = 0;
-
-	sonde_stack_pointers(pid, &sp, &n_sp);
-	more = reallocarray(sp, n_sp + n + 1, sizeof(*sp));
-	if (!more) {
-		*out = sp;
-		return n_sp;
-	}
-	for (size_t i = 0; i < n; i++)
-		if (e[i].key.by == SONDE_FAULT_BY_MAPPING && e[i].sum.sp)
-			more[n_sp++] = e[i].sum.sp;
-	if (n_sp)
-		qsort(more, n_sp, sizeof(*more), compare_u64);
-	*out = more;
-	return n_sp;
-}
-
-static int where_read(struct where *w, const struct sonde_target *t, const struct entry *e,
-		      size_t n)
-{
-	uint64_t *sp = NULL, *dev = NULL;
-	struct sonde_mapkind_hints hints = {};
-	int err = sonde_maps_read(t->pid, &w->maps);
-
-	if (err)
-		return err;
-	w->smaps.m = calloc(w->maps.n + 1, sizeof(*w->smaps.m));
-	w->kinds = calloc(w->maps.n + 1, sizeof(*w->kinds));
-	if (!w->smaps.m || !w->kinds)
-		return -ENOMEM;
-	w->smaps.n = w->maps.n;
-	for (size_t i = 0; i < w->maps.n; i++)
-		w->smaps.m[i].map = w->maps.m[i];
-	hints.glibc_malloc = t->allocator && !strcmp(t->allocator->name, "glibc");
-	hints.n_sp = stack_pointers(t->pid, e, n, &sp);
-	hints.sp = sp;
-	if (!sonde_shmem_devices(t->pid, &dev, &hints.n_shmem_dev))
-		hints.shmem_dev = dev;
-	sonde_mapkind(&w->smaps, &hints, w->kinds);
-	free(sp);
-	free(dev);
-	return 0;
-}
-
-static ssize_t map_at(const struct sonde_maps *maps, uint64_t address)
-{
-	size_t lo = 0, hi = maps->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (maps->m[mid].end <= address)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < maps->n && maps->m[lo].start <= address ? (ssize_t)lo : -1;
-}
-
-static void name_mapping(const struct where *w, uint64_t address, char *buf, size_t size)
-{
-	ssize_t i = map_at(&w->maps, address);
-	enum sonde_map_kind kind = i < 0 ? SONDE_MAP_MMAP : w->kinds[i];
-
-	if (i < 0)
-		snprintf(buf, size, "unmapped since");
-	else if (kind == SONDE_MAP_FILE || kind == SONDE_MAP_TMPFS)
-		sonde_map_label(&w->maps.m[i], kind, buf, size);
-	else
-		snprintf(buf, size, "%s", sonde_map_kind_name(kind));
-}
-
-static void name_site(const struct where *w, uint64_t ip, char *buf, size_t size)
-{
-	ssize_t i = map_at(&w->maps, ip);
-	const struct sonde_map *m = i < 0 ? NULL : &w->maps.m[i];
-	const char *slash = m ? strrchr(m->path, '/') : NULL;
-
-	if (!ip)
-		snprintf(buf, size, "in system calls");
-	else if (!m)
-		snprintf(buf, size, "0x%llx", (unsigned long long)ip);
-	else
-		snprintf(buf, size, "%s+0x%llx",
-			 slash	    ? slash + 1
-			 : *m->path ? m->path
-				    : "anonymous code",
-			 (unsigned long long)(ip - m->start + m->pgoff));
-}
-
-static void name_of(const struct entry *e, const struct where *w, char *buf, size_t size)
+static void name_of(const struct fault_by_entry *e, struct fault_where *w, char *buf, size_t size)
 {
 	switch ((enum sonde_fault_by)e->key.by) {
 	case SONDE_FAULT_BY_THREAD:
 		snprintf(buf, size, "%.*s/%u", SONDE_COMM_BYTES, e->sum.comm, (unsigned)e->key.id);
 		return;
 	case SONDE_FAULT_BY_MAPPING:
-		name_mapping(w, e->sum.address, buf, size);
+		fault_where_mapping(w, &e->sum, buf, size);
 		return;
 	case SONDE_FAULT_BY_SITE:
-		name_site(w, e->key.id, buf, size);
+		fault_where_site(w, e->key.id, buf, size);
 		return;
 	case SONDE_FAULT_BY_STACK: /* fault_stacks.c */
 	case SONDE_FAULT_BY__MAX:
@@ -344,7 +223,7 @@ static int add_name(struct names *l, const char *text, uint64_t count, uint64_t 
 }
 
 /* What the entries [from, to) of one target and kind gained. */
-static int take(struct fault_by *by, struct table *t, const struct where *w, size_t from, size_t to,
+static int take(struct fault_by *by, struct table *t, struct fault_where *w, size_t from, size_t to,
 		size_t *was)
 {
 	struct names list = {};
@@ -352,7 +231,7 @@ static int take(struct fault_by *by, struct table *t, const struct where *w, siz
 	int err = 0;
 
 	for (size_t i = from; i < to && !err; i++) {
-		const struct entry *e = &by->now.e[i];
+		const struct fault_by_entry *e = &by->now.e[i];
 		struct sonde_fault_by_sum old = {};
 
 		while (*was < by->before.n && compare(&by->before.e[*was], e) < 0)
@@ -404,14 +283,14 @@ static int take_target(struct fault_by *by, const struct sonde_lens_ctx *ctx, si
 		       size_t to, size_t *was)
 {
 	ssize_t target = index_of(ctx->targets, by->now.e[from].key.tgid);
-	struct where w = {};
+	struct fault_where w = {.files = &by->files};
 	int err = 0;
 
 	if (target < 0)
 		return 0;
 	/* Of one that is gone the mappings are gone too: its last faults have no name. */
 	if (by->asked & ~(1u << SONDE_FAULT_BY_THREAD))
-		err = where_read(&w, &ctx->targets->t[target], by->now.e + from, to - from);
+		err = fault_where_read(&w, &ctx->targets->t[target], by->now.e + from, to - from);
 	err = err == -ENOMEM ? err : 0;
 	for (size_t i = from, j; i < to && !err; i = j) {
 		uint32_t kind = by->now.e[i].key.by;
@@ -422,7 +301,7 @@ static int take_target(struct fault_by *by, const struct sonde_lens_ctx *ctx, si
 			err = take(by, &by->tables[(size_t)target * SONDE_FAULT_BY__MAX + kind], &w,
 				   i, j, was);
 	}
-	where_fini(&w);
+	fault_where_fini(&w);
 	return err;
 }
 
@@ -437,7 +316,7 @@ static void make_room(const struct fault_by *by)
 	if (by->now.n < SONDE_FAULT_BY_ENTRIES / 2)
 		return;
 	for (size_t i = 0; i < by->now.n; i++) {
-		const struct entry *e = &by->now.e[i];
+		const struct fault_by_entry *e = &by->now.e[i];
 
 		while (was < by->before.n && compare(&by->before.e[was], e) < 0)
 			was++;

@@ -27,6 +27,13 @@ struct fault_time {
 /* Take in a newer reading of the same series. */
 void fault_time_update(struct fault_time *t, const struct sonde_fault_sum *now);
 
+/*
+ * Make a sampled series's buckets (what was added since they were last pushed) add up to @count, the
+ * faults since then: a sample stands for as many as there were, which is about @every. False: no
+ * sample is there to stand for them; wait for one.
+ */
+bool fault_hist_fit(uint64_t *buckets, size_t n, uint32_t every, uint64_t count);
+
 /* ---- fault_exception.c ---- */
 
 /* ns a fault that its latency leaves out; everything must be attached. 0 or -errno. */

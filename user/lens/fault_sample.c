@@ -48,3 +48,32 @@ void fault_time_update(struct fault_time *t, const struct sonde_fault_sum *now)
 	t->sum = *now;
 	t->error_ns = plain_error(now);
 }
+
+/*
+ * A bucket of a sampled series holds faults that stand for themselves and, for every one of a
+ * sample, `every`. The remainder and the quotient tell them apart, and even where more than `every`
+ * stood for themselves the sum is right.
+ */
+bool fault_hist_fit(uint64_t *buckets, size_t n, uint32_t every, uint64_t count)
+{
+	uint64_t alone = 0, samples = 0, done = 0, given = 0, plain;
+
+	for (size_t i = 0; i < n; i++) {
+		alone += buckets[i] % every;
+		samples += buckets[i] / every;
+	}
+	if (alone + samples * every == count)
+		return true;
+	if (!samples || count < alone + samples)
+		return false;
+	plain = count - alone;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t share;
+
+		done += buckets[i] / every;
+		share = (uint64_t)((double)plain * ((double)done / (double)samples) + 0.5);
+		buckets[i] = buckets[i] % every + share - given;
+		given = share;
+	}
+	return true;
+}

@@ -19,6 +19,7 @@
 
 struct bpf_object;
 struct sonde_calibration; /* attach/cost.h */
+struct sonde_window_order; /* attach/window.h */
 
 /* Whose memory RSS is, mapping by mapping: reading that takes mmap_lock. Auto: while it takes under
  * 50 ms, every 10 s; full: at any length, each tick, for at most 1 % of the time. */
@@ -28,6 +29,9 @@ enum sonde_ledger_mode { SONDE_LEDGER_AUTO = 0, SONDE_LEDGER_FULL, SONDE_LEDGER_
 struct sonde_lens_opts {
 	bool passive;	   /* no uprobe, no read of the target's memory                            */
 	bool alloc_exact;  /* --alloc-mode exact                                                    */
+	bool alloc_windows; /* --alloc-mode windows                                                 */
+	double budget_cpu;  /* of windows: share of the target's CPU time that traps may take,      */
+	double budget_time; /* and of the time that may be disturbed                                */
 	bool sites;	   /* --sites: by call stack, too                                           */
 	uint32_t sites_sample; /* follow one live block in so many; 0: all while they fit           */
 	bool alloc_counters; /* --alloc-mode counters, and auto                                     */
@@ -124,6 +128,14 @@ struct sonde_lens {
 	 * them on again as this says. Optional.
 	 */
 	bool (*pulse)(struct sonde_lens_ctx *ctx, uint64_t now_ns, bool attached);
+	/*
+	 * For a lens whose links exist in windows only (alloc_windows): asked every 10 ms while none is
+	 * open. True: one begins now, as *order says. Optional, and then with window_over.
+	 */
+	bool (*window_due)(struct sonde_lens_ctx *ctx, uint64_t now_ns,
+			   struct sonde_window_order *order);
+	/* It is over and its probes are gone: it disturbed the target from @begin_ns to @end_ns. */
+	int (*window_over)(struct sonde_lens_ctx *ctx, uint64_t begin_ns, uint64_t end_ns);
 	void (*fini)(struct sonde_lens_ctx *ctx);
 };
 

@@ -4,7 +4,8 @@
  * kernel and read here at each tick, so they are complete even where spans were dropped or
  * filtered; spans are decoded as they come.
  *
- * The invariant: the sum of the latency classes is every query that was answered.
+ * The invariant: the sum of the latency classes is every query that was answered, less those that
+ * overlapped a window of the allocator's probes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ enum {
 	M_HEAP_SPANS,
 	M_HEAP_ALLOCATED,
 	M_HEAP_FREED,
+	M_DISTURBED,
 };
 
 static const struct sonde_metric_desc metrics[] = {
@@ -62,6 +64,9 @@ static const struct sonde_metric_desc metrics[] = {
 			      "bytes that their threads allocated while they ran them"},
 	[M_HEAP_FREED] = {"query.heap_freed", "bytes", SONDE_COUNTER,
 			  "bytes that their threads gave back while they ran them"},
+	[M_DISTURBED] = {"query.disturbed", "count", SONDE_COUNTER,
+			 "answered queries that overlapped a window of probes: in no "
+			 "latency figure"},
 	[M_LOG] = {"query.log_calls", "count", SONDE_COUNTER, "searches that the daemon logged"},
 };
 
@@ -286,6 +291,9 @@ static int query_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	     i < SONDE_ARRAY_SIZE(heap_counted) && st->counts[SONDE_QUERY_HEAP_SPANS] && !err; i++)
 		err = sonde_lens_push(ctx, 0, heap_counted[i].metric, "", ts_ns,
 				      (double)st->counts[heap_counted[i].counter]);
+	if (!err && ctx->opts->alloc_windows)
+		err = sonde_lens_push(ctx, 0, M_DISTURBED, "", ts_ns,
+				      (double)st->counts[SONDE_QUERY_DISTURBED]);
 	if (!err && ctx->opts->slower_than_ns)
 		err = sonde_lens_push(ctx, 0, M_SKIPPED, "", ts_ns,
 				      (double)st->counts[SONDE_QUERY_SLOW_SKIPPED]);
@@ -332,7 +340,7 @@ static size_t query_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 const struct sonde_lens sonde_lens_query = {
 	.id = SONDE_LENS_QUERY,
 	.name = "query",
-	.summary = "a span for every query: wait, service, sending; by protocol and command",
+	.summary = "a span for every query (MySQL, SphinxAPI): wait, service, sending; by command",
 	.overhead = "about 1 us a query; nothing for other processes' sockets but a look-up",
 	.blind_spots =
 		"encrypted or compressed connections, HTTP, text sent or read by io_uring and "

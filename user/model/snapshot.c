@@ -172,6 +172,15 @@ static int take_begin(void *ctx, const struct sonde_meta *meta)
 	return 0;
 }
 
+static int take_start(void *ctx, uint64_t ts_ns)
+{
+	struct sonde_snapshot *s = ctx;
+
+	s->first_tick_ns = s->last_tick_ns = ts_ns;
+	s->started = true;
+	return 0;
+}
+
 /* The interval ends here: what came since the last tick becomes "the interval". */
 static int take_tick(void *ctx, uint64_t ts_ns)
 {
@@ -198,6 +207,7 @@ void sonde_snapshot_init(struct sonde_snapshot *s)
 	s->visitor = (struct sonde_visitor){
 		.ctx = s,
 		.begin = take_begin,
+		.start = take_start,
 		.metric = take_metric,
 		.hist = take_hist,
 		.span = take_span,
@@ -228,9 +238,11 @@ void sonde_snapshot_fini(struct sonde_snapshot *s)
 	*s = (struct sonde_snapshot){0};
 }
 
-void sonde_snapshot_start(struct sonde_snapshot *s, uint64_t ts_ns)
+uint64_t sonde_snapshot_interval_ns(const struct sonde_snapshot *s)
 {
-	s->first_tick_ns = s->last_tick_ns = ts_ns;
+	uint64_t n = s->started ? s->ticks : s->ticks ? s->ticks - 1 : 0;
+
+	return n ? (s->last_tick_ns - s->first_tick_ns) / n : 0;
 }
 
 void sonde_snapshot_mark(struct sonde_snapshot *s)
@@ -302,6 +314,6 @@ uint64_t sonde_snapshot_drops(const struct sonde_snapshot *s)
 
 	for (size_t l = 0; l < SONDE_LENS__MAX; l++)
 		for (size_t c = 0; c < SONDE_DROP__MAX; c++)
-			n += s->drops[l][c];
+			n += sonde_drop_loses((enum sonde_drop)c) ? s->drops[l][c] : 0;
 	return n;
 }

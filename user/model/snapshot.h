@@ -40,16 +40,18 @@ struct sonde_snapshot {
 	struct sonde_snap_note *notes;
 	size_t n_notes, cap_notes;
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX];
-	uint64_t prev_drops;	 /* sum of all, when the interval before was shown */
+	uint64_t prev_drops;	 /* what was lost, when the interval before was shown */
 	uint64_t spans;		 /* seen */
 	uint64_t first_tick_ns, last_tick_ns, prev_tick_ns, ticks;
+	bool partial; /* the interval that ended last was cut off by the end of the session */
+	bool started; /* first_tick_ns is when the first interval began, not when it ended */
 	struct sonde_visitor visitor; /* feed this */
 };
 
 void sonde_snapshot_init(struct sonde_snapshot *s);
 void sonde_snapshot_fini(struct sonde_snapshot *s);
-/* Recording begins: the first interval counts from @ts_ns. */
-void sonde_snapshot_start(struct sonde_snapshot *s, uint64_t ts_ns);
+/* Mean length of an interval; 0 where it cannot be told. */
+uint64_t sonde_snapshot_interval_ns(const struct sonde_snapshot *s);
 /* The interval was shown: differences count from here (histograms turn over at the tick). */
 void sonde_snapshot_mark(struct sonde_snapshot *s);
 /* NULL if never seen. @label "" for the plain series. Target: index, or UINT32_MAX for any. */
@@ -67,7 +69,7 @@ double sonde_snapshot_delta(const struct sonde_snapshot *s, const char *name, bo
  * the last interval or the whole run. 0, or -ENOENT when it holds nothing. */
 int sonde_snapshot_hist_total(const struct sonde_snapshot *s, const char *name, const char *label,
 			      bool interval, struct sonde_hist *out);
-/* Sum of all drops. */
+/* Sum of what was lost: of the drops that make figures too low. */
 uint64_t sonde_snapshot_drops(const struct sonde_snapshot *s);
 
 #endif

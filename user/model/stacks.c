@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/err.h"
 #include "core/mem.h"
 #include "model/stacks.h"
 
@@ -117,10 +118,46 @@ static int on_count(void *ctx, const struct sonde_stack_count *c)
 	return 0;
 }
 
+static bool was_asked(const struct sonde_meta *meta, const char *row, const char *option)
+{
+	const char *command = sonde_meta_find(meta, "command");
+
+	/* Recordings that were made before the row have only their command line. */
+	return sonde_meta_find(meta, row) || (command && strstr(command, option));
+}
+
+static int on_begin(void *ctx, const struct sonde_meta *meta)
+{
+	struct sonde_stack_table *t = ctx;
+
+	t->asked = (uint32_t)was_asked(meta, SONDE_META_SITES, " --sites") << SONDE_LENS_ALLOC |
+		   (uint32_t)was_asked(meta, SONDE_META_FAULT_STACKS, " --fault-by stack")
+			   << SONDE_LENS_FAULT;
+	return 0;
+}
+
+int sonde_stack_table_empty(const struct sonde_stack_table *t, uint32_t lens_mask, const char *what)
+{
+	uint32_t asked = t->asked & lens_mask;
+	bool allocs = asked & 1u << SONDE_LENS_ALLOC, faults = asked & 1u << SONDE_LENS_FAULT;
+
+	if (asked)
+		return sonde_err(ENODATA,
+				 "%sno %s%s%s was seen in this time, by any call site; record for "
+				 "longer, or when the target is busy",
+				 what, allocs ? "allocation" : "", allocs && faults ? " or " : "",
+				 faults ? "page fault" : "");
+	return sonde_err(ENODATA,
+			 "%snothing was counted by call site here; record with --alloc-mode exact "
+			 "--sites -d TIME, or page faults with --fault-by stack",
+			 what);
+}
+
 void sonde_stack_table_init(struct sonde_stack_table *t)
 {
 	*t = (struct sonde_stack_table){
-		.visitor = {.ctx = t, .stack = on_stack, .stack_count = on_count}};
+		.visitor = {
+			.ctx = t, .begin = on_begin, .stack = on_stack, .stack_count = on_count}};
 }
 
 void sonde_stack_table_fini(struct sonde_stack_table *t)

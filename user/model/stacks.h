@@ -8,6 +8,10 @@
 
 #include "model/visitor.h"
 
+/* Meta rows that are there where allocations, page faults were to be counted by call site. */
+#define SONDE_META_SITES	"alloc.sites"
+#define SONDE_META_FAULT_STACKS "fault.stacks"
+
 /* What was live from index @at of the table's times on. */
 struct sonde_stack_point {
 	uint32_t at;
@@ -41,6 +45,7 @@ struct sonde_stack_table {
 	size_t n_slots;
 	uint64_t *times; /* at which something live was counted, ascending */
 	size_t n_times, cap_times;
+	uint32_t asked; /* a bit each lens that was to count by call site */
 	struct sonde_visitor visitor; /* feed this */
 };
 
@@ -50,6 +55,10 @@ void sonde_stack_table_fini(struct sonde_stack_table *t);
  * fini. 0 or -ENOMEM. */
 int sonde_site_groups(const struct sonde_stack_table *t, enum sonde_lens_id lens, bool series,
 		      struct sonde_site_group **out, size_t *n);
+/* Why a table without counts of these lenses has none: -ENODATA, logged with the remedy; @what needs
+ * them, or "". */
+int sonde_stack_table_empty(const struct sonde_stack_table *t, uint32_t lens_mask,
+			    const char *what);
 void sonde_site_groups_fini(struct sonde_site_group *groups, size_t n);
 
 /* How a frame is called: its function, module and offset, or where the stack ends. Into @buf,

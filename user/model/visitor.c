@@ -15,6 +15,7 @@
 	}
 
 FANOUT(begin, const struct sonde_meta *)
+FANOUT(start, uint64_t)
 FANOUT(metric, const struct sonde_metric *)
 FANOUT(hist, const struct sonde_histrow *)
 FANOUT(span, const struct sonde_span *)
@@ -30,6 +31,7 @@ struct sonde_visitor sonde_fanout_visitor(struct sonde_fanout *f)
 	return (struct sonde_visitor){
 		.ctx = f,
 		.begin = fan_begin,
+		.start = fan_start,
 		.metric = fan_metric,
 		.hist = fan_hist,
 		.span = fan_span,
@@ -60,8 +62,9 @@ const char *sonde_lens_id_name(enum sonde_lens_id lens)
 
 static const struct {
 	const char *name, *help;
+	bool loses;
 } causes[] = {
-#define ROW(id, sym, name, help) [id] = {name, help},
+#define ROW(id, sym, name, loses, help) [id] = {name, help, loses},
 	SONDE_DROP_CAUSES(ROW)
 #undef ROW
 };
@@ -74,6 +77,11 @@ const char *sonde_drop_name(enum sonde_drop cause)
 const char *sonde_drop_help(enum sonde_drop cause)
 {
 	return (unsigned)cause < SONDE_ARRAY_SIZE(causes) ? causes[cause].help : "?";
+}
+
+bool sonde_drop_loses(enum sonde_drop cause)
+{
+	return (unsigned)cause >= SONDE_ARRAY_SIZE(causes) || causes[cause].loses;
 }
 
 static const struct {

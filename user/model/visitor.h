@@ -5,8 +5,9 @@
  * tell where the data comes from. A NULL hook means "not taken".
  *
  * Every hook returns 0 or -errno; an error stops the source and is returned by it. What a hook is
- * given is borrowed for the call. Order: begin, then values in time order per series, tick after each
- * interval, end last. `drop` carries cumulative counts.
+ * given is borrowed for the call. Order: begin, start when the first interval begins (a source that does
+ * not know when has none), then values in time order per series, tick after each interval, end last.
+ * `drop` carries cumulative counts.
  */
 #ifndef SONDE_MODEL_VISITOR_H
 #define SONDE_MODEL_VISITOR_H
@@ -29,6 +30,7 @@ struct sonde_drops {
 struct sonde_visitor {
 	void *ctx;
 	int (*begin)(void *ctx, const struct sonde_meta *meta);
+	int (*start)(void *ctx, uint64_t ts_ns);
 	int (*metric)(void *ctx, const struct sonde_metric *m);
 	int (*hist)(void *ctx, const struct sonde_histrow *h);
 	int (*span)(void *ctx, const struct sonde_span *s);
@@ -53,5 +55,7 @@ struct sonde_visitor sonde_fanout_visitor(struct sonde_fanout *f);
 const char *sonde_lens_id_name(enum sonde_lens_id lens);
 const char *sonde_drop_name(enum sonde_drop cause);
 const char *sonde_drop_help(enum sonde_drop cause);
+/* Are figures too low by these? An unknown cause counts as one that loses. */
+bool sonde_drop_loses(enum sonde_drop cause);
 
 #endif

@@ -14,6 +14,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "core/num.h"
 #include "core/str.h"
 #include "record/reader_impl.h"
 #include "record/schema.h"
@@ -358,6 +359,18 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* When the first interval began: recordings of older versions do not say, and in a damaged one it
+ * may be after the interval's end. */
+static uint64_t active_of(const struct sonde_reader *r)
+{
+	const char *text = sonde_meta_find(&r->meta, "recording.active_ns");
+	int64_t first = sonde_db_number(r->db, "SELECT min(ts_ns) FROM tick", INT64_MAX);
+	uint64_t ns;
+
+	return text && !sonde_parse_u64(text, &ns) && (int64_t)ns >= 0 && (int64_t)ns <= first ? ns
+											       : 0;
+}
+
 /* The first moment anything is known of, and the last tick. */
 static void load_times(struct sonde_reader *r)
 {
@@ -366,7 +379,8 @@ static void load_times(struct sonde_reader *r)
 		"SELECT min(ts_ns) FROM value",
 		"SELECT min(from_ns) FROM hist_window",
 	};
-	int64_t begin = (int64_t)r->clock.real_ns, first = INT64_MAX, t;
+	int64_t begin = (int64_t)r->clock.real_ns, t;
+	int64_t first = r->active_ns ? (int64_t)r->active_ns : INT64_MAX;
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(firsts); i++) {
 		t = sonde_db_number(r->db, firsts[i], INT64_MAX);
@@ -408,6 +422,7 @@ static int load_meta(struct sonde_reader *r)
 		r->clock = (struct sonde_clockpair){0};
 	complete = sonde_meta_find(&r->meta, "complete");
 	r->complete = complete && !strcmp(complete, "1");
+	r->active_ns = active_of(r);
 	load_times(r);
 	err = sonde_meta_set_clock(&r->meta, &r->clock);
 	err = err ? err : sonde_meta_set(&r->meta, "complete", "%d", r->complete);

@@ -30,6 +30,7 @@ struct sonde_reader {
 	struct sonde_clockpair clock;
 	bool complete;
 	uint64_t start_ns, end_ns;
+	uint64_t active_ns; /* UTC; when the first interval began, 0: not known */
 	struct sonde_reader_name *names; /* sorted by id, as is series */
 	size_t n_names, cap_names;
 	struct sonde_reader_series *series;
@@ -65,6 +66,8 @@ struct sonde_replay {
 uint64_t sonde_replay_mono(const struct sonde_replay *v, int64_t utc);
 /* 0 (NULL) is no name, ""; an id without its row is a name that was lost, "?". */
 const char *sonde_replay_name(const struct sonde_replay *v, sqlite3_stmt *st, int col);
+/* Columns @from to @to hold numbers of things: none below 0. 0 or -EBADMSG (logged). */
+int sonde_replay_check_counts(const struct sonde_replay *v, sqlite3_stmt *st, int from, int to);
 /* A row of their cursors, see reader_visit.c. 0 or -errno. */
 int sonde_replay_stack(struct sonde_replay *v, sqlite3_stmt *st);
 int sonde_replay_stack_count(struct sonde_replay *v, sqlite3_stmt *st);

@@ -75,6 +75,7 @@ int sonde_replay_stack_count(struct sonde_replay *v, sqlite3_stmt *st)
 		.live_bytes = (uint64_t)sqlite3_column_int64(st, 7),
 		.live_error = (uint64_t)sqlite3_column_int64(st, 8),
 	};
+	int err = sonde_replay_check_counts(v, st, 4, 8);
 
-	return v->to->stack_count(v->to->ctx, &c);
+	return err ? err : v->to->stack_count(v->to->ctx, &c);
 }

@@ -5,6 +5,7 @@
  * recording which is still growing is seen as it was at one instant.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -41,6 +42,14 @@ const char *sonde_replay_name(const struct sonde_replay *v, sqlite3_stmt *st, in
 	return name ? name : "?";
 }
 
+int sonde_replay_check_counts(const struct sonde_replay *v, sqlite3_stmt *st, int from, int to)
+{
+	for (int col = from; col <= to; col++)
+		if (sqlite3_column_int64(st, col) < 0)
+			return sonde_reader_fail(v->r, SQLITE_CONSTRAINT);
+	return 0;
+}
+
 static int emit_metric(struct sonde_replay *v, sqlite3_stmt *st)
 {
 	const struct sonde_reader_series *s =
@@ -50,6 +59,8 @@ static int emit_metric(struct sonde_replay *v, sqlite3_stmt *st)
 
 	if (!s || s->kind == SONDE_SERIES_HIST)
 		return sonde_reader_fail(v->r, SQLITE_SCHEMA);
+	if (!isfinite(sqlite3_column_double(st, 2)))
+		return sonde_reader_fail(v->r, SQLITE_CONSTRAINT);
 	m = (struct sonde_metric){
 		.desc = &s->metric,
 		.label = s->label,
@@ -105,6 +116,9 @@ static int emit_hist(struct sonde_replay *v, sqlite3_stmt *st)
 
 	if (!s || s->kind != SONDE_SERIES_HIST)
 		return sonde_reader_fail(v->r, SQLITE_SCHEMA);
+	err = sonde_replay_check_counts(v, st, 3, 3);
+	if (err)
+		return err;
 	err = load_buckets(v, sqlite3_column_int64(st, 7), series);
 	if (err)
 		return err;
@@ -141,11 +155,13 @@ static int emit_drop(struct sonde_replay *v, sqlite3_stmt *st)
 		.count = (uint64_t)sqlite3_column_int64(st, 3),
 		.ts_ns = sonde_replay_mono(v, sqlite3_column_int64(st, 0)),
 	};
+	int err;
 
 	/* A visitor keeps them in an array; a later sonde may know more of them. */
 	if ((unsigned)d.lens >= SONDE_LENS__MAX || (unsigned)d.cause >= SONDE_DROP__MAX)
 		return 0;
-	return v->to->drop(v->to->ctx, &d);
+	err = sonde_replay_check_counts(v, st, 3, 3);
+	return err ? err : v->to->drop(v->to->ctx, &d);
 }
 
 static void span_times(const struct sonde_replay *v, sqlite3_stmt *st, struct sonde_span *s)
@@ -177,6 +193,19 @@ static void span_counts(sqlite3_stmt *st, struct sonde_span *s)
 	s->heap_freed = (uint64_t)sqlite3_column_int64(st, 35);
 }
 
+/* Sizes and counts among the columns of a span. */
+static int check_span(const struct sonde_replay *v, sqlite3_stmt *st)
+{
+	static const struct {
+		int from, to;
+	} counts[] = {{15, 15}, {21, 27}, {29, 31}, {34, 35}};
+	int err = 0;
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(counts) && !err; i++)
+		err = sonde_replay_check_counts(v, st, counts[i].from, counts[i].to);
+	return err;
+}
+
 static int emit_span(struct sonde_replay *v, sqlite3_stmt *st)
 {
 	struct sonde_span s = {
@@ -199,6 +228,10 @@ static int emit_span(struct sonde_replay *v, sqlite3_stmt *st)
 		.text = (const char *)sqlite3_column_text(st, 33),
 	};
 
+	int err = check_span(v, st);
+
+	if (err)
+		return err;
 	span_times(v, st, &s);
 	span_counts(st, &s);
 	return v->to->span(v->to->ctx, &s);
@@ -226,13 +259,16 @@ static const struct {
 	/* All of them before everything else. */
 	[C_STACK] = {"SELECT 0, id, target, end FROM stack ORDER BY id", sonde_replay_stack},
 	/* Cumulative since the filter's start where it is rebased; what is live is what is live. */
-	[C_STACK_COUNT] =
-		{"SELECT c.ts_ns, c.lens, c.stack, c.target, "
-		 "c.calls - coalesce((" STACK_BASE("calls") "), 0), "
-		 "c.bytes - coalesce((" STACK_BASE("bytes") "), 0), "
-		 "c.live_calls, c.live_bytes, c.live_error FROM stack_count c "
-		 "WHERE c.ts_ns >= ?1 AND c.ts_ns < ?2 ORDER BY c.ts_ns, c.stack",
-		 sonde_replay_stack_count},
+	[C_STACK_COUNT] = {"SELECT c.ts_ns, c.lens, c.stack, c.target, "
+			   "c.calls - coalesce((" STACK_BASE(
+				   "calls") "), 0), "
+					    "c.bytes - coalesce((" STACK_BASE(
+						    "bytes") "), 0), "
+							     "c.live_calls, c.live_bytes, "
+							     "c.live_error FROM stack_count c "
+							     "WHERE c.ts_ns >= ?1 AND c.ts_ns < ?2 "
+							     "ORDER BY c.ts_ns, c.stack",
+			   sonde_replay_stack_count},
 	[C_METRIC] = {"SELECT ts_ns, series, value, absent FROM value "
 		      "WHERE ts_ns >= ?1 AND ts_ns < ?2 ORDER BY ts_ns, series",
 		      emit_metric},
@@ -313,9 +349,12 @@ static int open_cursor(struct sonde_replay *v, struct cursor *c, const char *sql
 static int open_cursors(struct sonde_replay *v, struct cursor *cs)
 {
 	const bool wanted[C__MAX] = {
-		[C_METRIC] = v->to->metric, [C_NOTE] = v->to->note,
-		[C_DROP] = v->to->drop,	    [C_SPAN] = v->to->span && v->slowest < 0,
-		[C_HIST] = v->to->hist,	    [C_STACK] = v->to->stack,
+		[C_METRIC] = v->to->metric,
+		[C_NOTE] = v->to->note,
+		[C_DROP] = v->to->drop,
+		[C_SPAN] = v->to->span && v->slowest < 0,
+		[C_HIST] = v->to->hist,
+		[C_STACK] = v->to->stack,
 		[C_STACK_COUNT] = v->to->stack_count,
 	};
 	int err = 0;
@@ -374,7 +413,11 @@ static int replay_slowest(struct sonde_replay *v)
 static int replay(struct sonde_replay *v)
 {
 	struct cursor cs[C__MAX] = {0};
+	int64_t active = (int64_t)v->r->active_ns;
 	int err = sonde_visit(v->to, begin, &v->r->meta);
+
+	if (!err && active && v->since <= active && active < v->until)
+		err = sonde_visit(v->to, start, sonde_replay_mono(v, active));
 
 	if (!err)
 		err = open_cursors(v, cs);

@@ -43,7 +43,7 @@ static const struct enum_row fixed_rows[] = {
 #define LENS(id, sym, name) {"lens", id, name, ""},
 	SONDE_LENS_IDS(LENS)
 #undef LENS
-#define CAUSE(id, sym, name, help) {"drop", id, name, help},
+#define CAUSE(id, sym, name, loses, help) {"drop", id, name, help},
 		SONDE_DROP_CAUSES(CAUSE)
 #undef CAUSE
 #define END(id, sym, name, help) {"stack_end", id, name, help},

@@ -248,6 +248,15 @@ static int hook_begin(void *ctx, const struct sonde_meta *meta)
 	return err ? err : commit(w);
 }
 
+/* Of its own and at once: a recording that is cut short knows it too. */
+static int hook_start(void *ctx, uint64_t ts_ns)
+{
+	struct sonde_writer *w = ctx;
+	int err = put_meta_u64(w, "recording.active_ns", (uint64_t)sonde_writer_utc(w, ts_ns));
+
+	return err ? err : commit(w);
+}
+
 static int measure_file(struct sonde_writer *w)
 {
 	sqlite3_stmt *st = w->st[SONDE_ST_PAGES];
@@ -348,6 +357,7 @@ static void set_visitor(struct sonde_writer *w)
 	w->visitor = (struct sonde_visitor){
 		.ctx = w,
 		.begin = hook_begin,
+		.start = hook_start,
 		.metric = sonde_writer_metric,
 		.hist = sonde_writer_hist,
 		.span = sonde_writer_span,

@@ -129,6 +129,95 @@ int session_advance_command(struct session *s, struct sonde_target *t)
 	return err;
 }
 
+/* What the dynamic linker calls; main() has not begun while there is nothing else. */
+static bool is_linker_call(unsigned long long call)
+{
+	static const unsigned short calls[] = {
+		SYS_read,
+		SYS_open,
+		SYS_close,
+		SYS_stat,
+		SYS_fstat,
+		SYS_lseek,
+		SYS_mmap,
+		SYS_mprotect,
+		SYS_munmap,
+		SYS_brk,
+		SYS_pread64,
+		SYS_access,
+		SYS_uname,
+		SYS_readlink,
+		SYS_arch_prctl,
+		SYS_getcwd,
+		SYS_set_tid_address,
+		SYS_openat,
+		SYS_newfstatat,
+		SYS_set_robust_list,
+		SYS_prlimit64,
+		SYS_getrandom,
+		SYS_rseq,
+		SYS_execve,
+	};
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(calls); i++)
+		if (calls[i] == call)
+			return true;
+	return false;
+}
+
+/* Is the linker's cache of names mapped there? */
+static bool is_cache(pid_t pid, unsigned long long at)
+{
+	char path[64], line[512];
+	unsigned long long start;
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%llx-", &start) == 1 && start == at &&
+			strstr(line, "/ld.so.cache");
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/*
+ * An allocator that counts by thread is found by a word that the linker writes, and then nothing
+ * that the command does is missed. The linker's last act is to unmap its cache: there it stops, or
+ * before the first call that no linker makes.
+ */
+static int link_command(struct session *s)
+{
+	for (int i = 0; i < LINKER_CALLS; i++) {
+		struct user_regs_struct regs;
+		bool enters, last;
+
+		if (!step_command(s) || ptrace(PTRACE_GETREGS, s->command_pid, NULL, &regs)) {
+			s->command_held = false;
+			return sonde_err(EPIPE, "the command ended before it began");
+		}
+		enters = (long long)regs.rax == -ENOSYS;
+		if (enters && !is_linker_call(regs.orig_rax))
+			return 0;
+		last = enters && regs.orig_rax == SYS_munmap && is_cache(s->command_pid, regs.rdi);
+		if (last)
+			return step_command(s) ? 0 : -EPIPE;
+	}
+	return 0;
+}
+
+int session_link_command(struct session *s, struct sonde_target *t)
+{
+	int err = s->opts->lens.alloc_counters && sonde_session_wants_alloc(s->opts) &&
+				  !s->opts->lens.passive
+			  ? link_command(s)
+			  : 0;
+
+	return err ? err : sonde_target_open(t, s->command_pid);
+}
+
 /* Its life begins now. */
 int session_release_command(struct session *s)
 {

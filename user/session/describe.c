@@ -10,7 +10,9 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "core/str.h"
+#include "model/stacks.h"
 #include "session/internal.h"
+#include "sonde/fault.h"
 #include "target/allocator.h"
 #include "target/daemon.h"
 #include "target/proc.h"
@@ -146,6 +148,10 @@ int session_describe(struct session *s)
 	int err = describe_host(s);
 
 	err = err ? err : describe_features(s);
+	if (!err && s->opts->lens.sites)
+		err = sonde_meta_set(&s->meta, SONDE_META_SITES, "1");
+	if (!err && s->opts->lens.fault_by & 1u << SONDE_FAULT_BY_STACK)
+		err = sonde_meta_set(&s->meta, SONDE_META_FAULT_STACKS, "1");
 	err = err ? err : session_settings_read(s);
 	if (!err && s->opts->start.describe)
 		err = s->opts->start.describe(s->opts->start.ctx, &s->meta);

@@ -25,8 +25,15 @@ bool sonde_session_wants_alloc(const struct sonde_session_opts *opts)
 {
 	if (opts->alloc_mode == SONDE_ALLOC_MODE_OFF)
 		return false;
-	return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT || !opts->lens_mask || opts->publish ||
+	return opts->alloc_mode == SONDE_ALLOC_MODE_EXACT ||
+	       opts->alloc_mode == SONDE_ALLOC_MODE_WINDOWS || !opts->lens_mask || opts->publish ||
 	       opts->want_consumption || opts->lens_mask & 1u << SONDE_LENS_ALLOC;
+}
+
+bool session_probes_alloc(const struct session *s)
+{
+	return s->opts->alloc_mode == SONDE_ALLOC_MODE_EXACT ||
+	       s->opts->alloc_mode == SONDE_ALLOC_MODE_WINDOWS;
 }
 
 void session_enable_lenses(struct session *s)
@@ -189,7 +196,9 @@ int session_prepare(struct session *s)
 	struct sonde_config cfg = {
 		.text_bytes = SONDE_TEXT_BYTES,
 		.span_events = s->opts->lens.want_spans,
-		.per_query = s->opts->lens.want_spans || counts_queries(s),
+		.per_query = s->opts->lens.want_spans || s->opts->lens.alloc_windows ||
+			     counts_queries(s),
+		.windows = s->enabled[SONDE_LENS_ALLOC] && s->opts->lens.alloc_windows,
 		.slower_than_ns = s->opts->lens.slower_than_ns,
 	};
 	int err;
@@ -218,6 +227,8 @@ static int attach_lens(struct session *s, int lens)
 	uint64_t took = 0, limit = 0;
 	int err;
 
+	if (session_in_windows(s, lens))
+		return 0;
 	if (s->opts->duration_ns != UINT64_MAX)
 		limit = s->opts->duration_ns + GUARD_SLACK_NS;
 	err = sonde_engine_attach(s->engine, &s->plan, lens, GUARD_NS, limit, &took);
@@ -303,10 +314,10 @@ int session_arm(struct session *s)
 	if (s->generation > 1)
 		return start_lenses(s);
 	s->first_active_ns = s->active_since_ns;
-	sonde_snapshot_start(s->snap, s->first_active_ns);
+	err = sonde_visit(&s->out, start, s->first_active_ns);
 	s->start_cpu_ns = session_own_cpu_ns();
 	s->baseline = true;
-	err = session_tick(s, sonde_mono_ns());
+	err = err ? err : session_tick(s, sonde_mono_ns());
 	s->baseline = false;
 	err = err ? err : start_lenses(s);
 	return err ? err : note_plan(s);
@@ -335,8 +346,10 @@ int session_pulse(struct session *s)
 /* Closing the gate ends the time observed: the detach that follows may take seconds. */
 void session_pause(struct session *s)
 {
-	if (s->engine)
+	if (s->engine) {
+		session_windows_stop(s);
 		sonde_engine_pause(s->engine);
+	}
 	if (s->active_since_ns)
 		s->observed_ns += sonde_mono_ns() - s->active_since_ns;
 	s->active_since_ns = 0;

@@ -90,7 +90,9 @@ struct session {
 	struct sonde_lens_ctx ctx[SONDE_LENS__MAX];
 	bool enabled[SONDE_LENS__MAX];
 	bool inited[SONDE_LENS__MAX];
-	bool resting[SONDE_LENS__MAX]; /* its links were taken off for a while, as its pulse asked */
+	bool resting[SONDE_LENS__MAX]; /* its links were taken off for a while, as its pulse asked
+					*/
+	uint64_t window_ns; /* when the present window began, 0: there is none */
 	unsigned generation;
 
 	/* values: lens -> gate -> fanout -> snapshot, sinks */
@@ -119,6 +121,7 @@ struct session {
 	size_t successors; /* index of the first target that followed one that went, 0: none new */
 	bool redescribe;   /* a target runs another program: its meta rows are due */
 	pid_t command_pid; /* started by us, 0: none */
+	bool nothing_to_count; /* exact mode was asked for, and no allocator was found */
 	unsigned child_notes;
 	bool command_held; /* at its first instruction */
 	struct settling settling;
@@ -135,12 +138,19 @@ int session_arm(struct session *s);
 void session_pause(struct session *s);
 /* Take the links of lenses off, or put them on again, as they ask. 0 or -errno (logged). */
 int session_pulse(struct session *s);
+/* windows.c: begin and end windows, as lenses whose links exist in them only ask. */
+bool session_in_windows(const struct session *s, int lens);
+int session_windows(struct session *s);
+/* End the present one now. */
+int session_windows_stop(struct session *s);
 void session_teardown(struct session *s);
 /* After the pause: lenses tell what is still open. */
 int session_finish_lenses(struct session *s);
 /* Hooks and plan for the current targets, without an engine. */
 int session_make_plan(struct session *s);
 void session_enable_lenses(struct session *s);
+/* Are the allocator's functions probed, be it in windows? */
+bool session_probes_alloc(const struct session *s);
 
 /* lost.c: have probes gone by themselves? Then the session ends, with a note. Cheap; ask it before
  * figures are read. 0 or -errno. */
@@ -185,6 +195,8 @@ int session_note(struct session *s, enum sonde_note_level level, const char *rem
 int session_start_command(struct session *s);
 /* Let a held command load its libraries, until its allocator is known; opens it into @t. */
 int session_advance_command(struct session *s, struct sonde_target *t);
+/* Let it be linked where counters of threads may be read, and no further. Opens it into @t. */
+int session_link_command(struct session *s, struct sonde_target *t);
 int session_release_command(struct session *s);
 int session_reap_command(struct session *s);
 
@@ -213,6 +225,14 @@ int session_consumption_begin(struct session *s);
 int session_consumption_publish(struct session *s);
 void session_consumption_end(struct session *s);
 int session_push_consumption(struct session *s, uint64_t ts_ns);
+
+/* consent.c: what exact mode costs the target, and the question whether it may. */
+struct session_pairs {
+	double malloc_ns, new_ns; /* more for a malloc and free, a new and delete; 0: not in the plan */
+};
+struct session_pairs session_pairs_of(const struct sonde_plan *plan,
+				      const struct sonde_calibration *c);
+int session_ask_consent(struct session *s);
 
 /* spend.c: what observing costs, as metrics. */
 int session_push_cost(struct session *s, uint64_t ts_ns);

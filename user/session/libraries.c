@@ -110,7 +110,7 @@ int session_check_libraries(struct session *s)
 	int err = 0;
 
 	/* Where nothing is attached there is nothing to renew. */
-	if (s->opts->alloc_mode != SONDE_ALLOC_MODE_EXACT || s->opts->lens.passive || s->rebuild ||
+	if (!session_probes_alloc(s) || s->opts->lens.passive || s->rebuild ||
 	    s->state != RECORDING)
 		return 0;
 	for (size_t i = 0; i < s->targets.n && !err; i++) {

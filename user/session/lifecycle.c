@@ -98,6 +98,7 @@ int session_add_child(struct session *s, pid_t pid)
 		return 0;
 	}
 	t.is_child = true;
+	t.begun_ns = sonde_mono_ns();
 	err = sonde_target_list_add(&s->targets, &t);
 	if (err)
 		return err;
@@ -141,7 +142,9 @@ static int on_exec(struct session *s, const struct sonde_ev_proc *ev)
 	if (!sonde_target_alive(t) || refresh_quietly(t))
 		return 0; /* gone again: its exit follows */
 	/* Only probes in the program's own files are wrong now; kernel hooks go by pid. */
-	s->rebuild = s->opts->alloc_mode == SONDE_ALLOC_MODE_EXACT || t->daemon || had_probes;
+	s->rebuild = session_probes_alloc(s) || t->daemon || had_probes;
+	t->begun_ns = sonde_mono_ns();
+	t->new_program = s->rebuild;
 	session_settle_soon(s);
 	return family_note(s, t->is_child, "pid %u replaced its program by %.15s", ev->h.tgid,
 			   ev->comm);

@@ -231,6 +231,8 @@ static int on_drain(struct session *s)
 	err = err ? err : session_drain(s);
 	if (!err && s->state == RECORDING && s->active_since_ns && !s->ended)
 		err = session_pulse(s);
+	if (!err && s->state == RECORDING && s->active_since_ns && !s->ended)
+		err = session_windows(s);
 	return err ? err : session_settle(s, sonde_mono_ns());
 }
 

@@ -38,37 +38,41 @@ static int select_targets(struct session *s)
 	err = session_start_command(s);
 	if (err)
 		return err;
-	/* Exact counting needs the allocator's file, which is mapped only after the exec. */
-	err = exact(s) ? session_advance_command(s, &t) : sonde_target_open(&t, s->command_pid);
+	/* Exact counting needs the allocator's file, which is mapped only after the exec; and an
+	 * allocator that counts by thread is read from the first instruction on. */
+	err = session_probes_alloc(s) ? session_advance_command(s, &t)
+				      : session_link_command(s, &t);
+	t.begun_ns = sonde_mono_ns();
 	return err ? err : sonde_target_list_add(&s->targets, &t);
 }
 
-/* Exact mode slows the target by orders: say by how much, and ask. */
-static int ask_consent(struct session *s)
+/* Is there anything that exact mode would attach? */
+static bool attaches_allocator(const struct session *s)
 {
-	char question[512];
-	double pair_ns = 0;
-
-	if (!exact(s))
-		return 0;
 	for (size_t i = 0; i < s->plan.n; i++)
-		if (s->plan.items[i].alt >= 0 && s->plan.items[i].hook->guarded) {
-			double ns = sonde_cost_per_hit(&s->calibration, &s->plan.items[i]);
+		if (s->plan.items[i].hook->lens == SONDE_LENS_ALLOC && s->plan.items[i].alt >= 0)
+			return true;
+	return false;
+}
 
-			pair_ns = ns > pair_ns ? ns : pair_ns;
-		}
-	snprintf(question, sizeof(question),
-		 "exact mode traps every allocation and every free: each costs the target about "
-		 "%.1f us more "
-		 "(calibrated now), so a query of 1,300 allocations takes about %.0f ms longer; "
-		 "attach%s for %.0f s?",
-		 pair_ns / 1000, pair_ns * 2 * 1300 / 1e6,
-		 s->opts->lens.sites ? " (and each walks its call stack: 0.1 to 0.2 us a frame)"
-				     : "",
-		 (double)s->opts->duration_ns / (double)SONDE_NS_PER_SEC);
-	if (s->opts->consent && s->opts->consent(s->opts->consent_ctx, question))
+#define NOTHING_TO_COUNT                                                                           \
+	"exact mode has nothing to attach to: the target's allocator is not recognised, or it "    \
+	"has no function that a probe can be put on"
+#define INSTEAD                                                                                    \
+	"see its libraries (sonde doctor -p PID), observe its memory from outside (--lens rss), "  \
+	"or run it with a known malloc (glibc, jemalloc, gperftools)"
+
+/* Where that is all that was asked for there is no use in going on; else it is said once. */
+static int check_exact(struct session *s)
+{
+	bool others = !s->opts->lens_mask || s->opts->lens_mask & ~(1u << SONDE_LENS_ALLOC);
+
+	if (!exact(s) || s->opts->lens.passive || attaches_allocator(s))
 		return 0;
-	return sonde_err(ECANCELED, "not attached: exact mode was not agreed to (--yes agrees)");
+	if (!others)
+		return sonde_err(EOPNOTSUPP, NOTHING_TO_COUNT "; " INSTEAD);
+	s->nothing_to_count = true;
+	return 0;
 }
 
 static void journal(const struct session *s, const char *verb)
@@ -103,12 +107,17 @@ static int begin(struct session *s)
 {
 	int err = session_prepare(s);
 
-	err = err ? err : ask_consent(s);
+	err = err ? err : check_exact(s);
+	err = err ? err : session_ask_consent(s);
 	err = err ? err : session_describe(s);
 	err = err ? err : sonde_visit(&s->out, begin, &s->meta);
 	if (err)
 		return err;
 	s->begun = true;
+	if (s->nothing_to_count)
+		err = session_note(s, SONDE_NOTE_DEGRADED, INSTEAD, NOTHING_TO_COUNT);
+	if (err)
+		return err;
 	journal(s, "attaching to");
 	return arm_or_rebuild(s);
 }
@@ -118,6 +127,11 @@ static int next_generation(struct session *s)
 	int err;
 
 	s->rebuild = false;
+	for (size_t i = 0; i < s->targets.n; i++) {
+		if (!s->targets.t[i].new_program)
+			s->targets.t[i].begun_ns = 0; /* counted so far by the former */
+		s->targets.t[i].new_program = false;
+	}
 	err = session_check_guard(s);
 	session_pause(s);
 	if (err || s->ended)
@@ -142,6 +156,9 @@ static int record(struct session *s)
 	loop_restart(&s->loop, interval_ns(s));
 	s->deadline_ns = s->opts->instant ? now : d > UINT64_MAX - now ? UINT64_MAX : now + d;
 	err = session_consumption_begin(s);
+	if (!err && !s->opts->instant && s->opts->on_observing)
+		s->opts->on_observing(s->opts->on_observing_ctx, &s->targets,
+				      s->result->attach_ns);
 	err = err ? err : session_release_command(s);
 	while (!err && !s->ended) {
 		err = loop_run(s, s->deadline_ns);
@@ -161,6 +178,7 @@ static int last_tick(struct session *s)
 	int err = session_finish_lenses(s);
 
 	err = err ? err : session_tick(s, now);
+	s->snap->partial = since < interval_ns(s) - interval_ns(s) / 10;
 	if (!err && !s->opts->instant && since > interval_ns(s) / 10)
 		session_show_interval(s);
 	return err;

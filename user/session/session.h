@@ -21,6 +21,7 @@ enum sonde_alloc_mode {
 	SONDE_ALLOC_MODE_EXACT,
 	SONDE_ALLOC_MODE_COUNTERS,
 	SONDE_ALLOC_MODE_AUTO,
+	SONDE_ALLOC_MODE_WINDOWS,
 };
 
 /* How a command is started; all zero: as it is, and ended with the session. */
@@ -66,6 +67,10 @@ struct sonde_session_opts {
 	/* Where values go, besides the snapshot. */
 	const struct sonde_visitor *const *sinks;
 	size_t n_sinks;
+	/* Everything is attached and counting begins; not where one reading is all. */
+	void (*on_observing)(void *ctx, const struct sonde_target_list *targets,
+			     uint64_t attach_ns);
+	void *on_observing_ctx;
 	/* After each interval; a non-zero return ends the session cleanly. */
 	int (*on_tick)(void *ctx, const struct sonde_snapshot *snap);
 	void *on_tick_ctx;

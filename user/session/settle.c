@@ -18,6 +18,7 @@
 #define STEP_WAIT_NS  (100 * SONDE_NS_PER_MS) /* what a client could send unseen, at most */
 #define STEP_LAST_NS  (16 * SONDE_NS_PER_SEC)
 #define WAIT_STEPS    300
+#define YOUNG_NS      (2 * SONDE_NS_PER_SEC)
 
 void session_settle_soon(struct session *s)
 {
@@ -102,6 +103,22 @@ static int retarget(struct session *s)
 	return err;
 }
 
+/* An allocator that was just mapped may not be ready: it is tried again while its program is young.
+ */
+static int retarget_young(struct session *s, uint64_t now_ns)
+{
+	struct sonde_lens_ctx *ctx = &s->ctx[SONDE_LENS_ALLOC];
+
+	for (size_t i = 0; i < s->targets.n; i++) {
+		const struct sonde_target *t = &s->targets.t[i];
+
+		if (!t->gone && t->begun_ns && now_ns - t->begun_ns < YOUNG_NS &&
+		    s->inited[SONDE_LENS_ALLOC])
+			return ctx->lens->retarget(ctx);
+	}
+	return 0;
+}
+
 static int follow_serving(struct session *s)
 {
 	ssize_t i = find_serving(s);
@@ -181,6 +198,7 @@ int session_settle(struct session *s, uint64_t now_ns)
 	err = s->opts->children ? session_adopt(s) : 0;
 	err = err ? err : follow_serving(s);
 	err = err ? err : describe_all(s);
+	err = err ? err : retarget_young(s, now_ns);
 	err = err ? err : verify(s, false);
 	st->step_ns *= 2;
 	if (st->serving < 0 && st->step_ns > STEP_WAIT_NS && st->waits++ < WAIT_STEPS)

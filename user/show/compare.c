@@ -11,10 +11,12 @@
 #include "core/mem.h"
 #include "core/num.h"
 #include "show/compare.h"
+#include "show/compare_words.h"
 
 #define MOST	       10
-#define MOST_MIN_RATIO 1.1 /* what differs by less is not among what differs most */
-#define WHAT_COLUMNS   44
+#define MOST_MIN_RATIO 1.1  /* what differs by less is not among what differs most */
+#define SAME	       0.01 /* and by less than this is told as a number of figures */
+#define WHAT_COLUMNS   52
 #define NO_VERDICT     "no verdict: one run per arm"
 
 static const char *const unit_names[] = {
@@ -73,27 +75,24 @@ static const char *change(char *buf, size_t size, const struct sonde_compare_row
 	return buf;
 }
 
-/* "count base.minor per s" of fault.count; the section says the first word. */
-static void print_row(FILE *out, const struct sonde_compare_row *row, bool with_section)
+static void print_row(FILE *out, const struct sonde_compare_row *row)
 {
-	const char *dot = strchr(row->name, '.');
 	char what[128], cell[2][40], ratio[32];
-	bool level = !strcmp(row->figure, "level");
 
-	snprintf(what, sizeof(what), "%s%s%s%s%s",
-		 with_section || !dot || row->section == SONDE_COMPARE_OTHER ? row->name : dot + 1,
-		 *row->label ? " " : "", row->label, level ? "" : " ", level ? "" : row->figure);
 	for (int k = 0; k < 2; k++) {
 		if (row->has[k])
 			value(cell[k], sizeof(cell[k]), row->unit, row->v[k]);
 		else
 			snprintf(cell[k], sizeof(cell[k]), "absent");
 	}
-	fprintf(out, "  %-*s %12s %12s %10s", WHAT_COLUMNS, what, cell[0], cell[1],
+	fprintf(out, "  %-*s %12s %12s %10s", WHAT_COLUMNS,
+		sonde_compare_words(row, what, sizeof(what)), cell[0], cell[1],
 		change(ratio, sizeof(ratio), row));
 	for (int k = 0; k < 2; k++)
 		if (!row->has[k] && row->absent[k])
 			fprintf(out, "  %s: %s", sonde_compare_arm_names[k], row->absent[k]);
+	if (row->has[0] && row->has[1] && row->unranked)
+		fprintf(out, "  %s", row->unranked);
 	fputc('\n', out);
 }
 
@@ -132,8 +131,9 @@ static void print_differences(FILE *out, const struct sonde_compare *c)
 	for (size_t i = 0; i < c->n_diffs; i++) {
 		const struct sonde_compare_difference *d = &c->diffs[i];
 
-		fprintf(out, "  %-28s A: %s   B: %s\n", d->what, d->a ? d->a : "not set",
-			d->b ? d->b : "not set");
+		fprintf(out, "  %-30s A: %s   B: %s\n", sonde_compare_setting_words(d->what),
+			sonde_compare_setting_value(d->what, d->a),
+			sonde_compare_setting_value(d->what, d->b));
 	}
 }
 
@@ -163,7 +163,9 @@ static int print_most(FILE *out, const struct sonde_compare *c)
 	if (!rows)
 		return -ENOMEM;
 	for (size_t i = 0; i < c->n_rows; i++)
-		if (!c->rows[i].tiny && c->rows[i].weight >= log(MOST_MIN_RATIO))
+		if (!c->rows[i].tiny && !c->rows[i].unranked &&
+		    c->rows[i].section != SONDE_COMPARE_SHARED &&
+		    c->rows[i].weight >= log(MOST_MIN_RATIO))
 			rows[n++] = &c->rows[i];
 	qsort(rows, n, sizeof(*rows), by_weight);
 	if (n)
@@ -173,17 +175,32 @@ static int print_most(FILE *out, const struct sonde_compare *c)
 	for (size_t i = 0; i < n && shown < MOST; i++) {
 		if (is_told(rows, i))
 			continue;
-		print_row(out, rows[i], true);
+		print_row(out, rows[i]);
 		shown++;
 	}
 	free(rows);
 	return 0;
 }
 
+/* What is not shown, by number: under its section, or beside its title where all of it is the same.
+ */
+static void print_folded(FILE *out, const char *title, size_t same, size_t tiny)
+{
+	if (title && !same)
+		return;
+	if (title)
+		fprintf(out, "%s\n", title);
+	if (same)
+		fprintf(out, "  %zu figure%s by less than %.0f %% (--json has them)\n", same,
+			same == 1 ? " differs" : "s differ", 100 * SAME);
+	if (tiny)
+		fprintf(out, "  %zu too small to compare (--json has them)\n", tiny);
+}
+
 static void print_section(FILE *out, const struct sonde_compare *c,
 			  enum sonde_compare_section section)
 {
-	size_t shown = 0, tiny = 0;
+	size_t shown = 0, tiny = 0, same = 0;
 	char title[64], age[32];
 
 	snprintf(title, sizeof(title), "%s", sonde_compare_section_title(section));
@@ -198,12 +215,15 @@ static void print_section(FILE *out, const struct sonde_compare *c,
 			tiny++;
 			continue;
 		}
+		if (fabs(c->rows[i].change) < SAME) {
+			same++;
+			continue;
+		}
 		if (!shown++)
 			print_columns(out, title);
-		print_row(out, &c->rows[i], false);
+		print_row(out, &c->rows[i]);
 	}
-	if (shown && tiny)
-		fprintf(out, "  and %zu too small to compare (--json has them)\n", tiny);
+	print_folded(out, shown ? NULL : title, same, tiny);
 }
 
 int sonde_compare_print(FILE *out, const struct sonde_arm *a, const struct sonde_arm *b,
@@ -271,6 +291,10 @@ static json_t *row_json(const struct sonde_compare_row *row)
 	}
 	json_object_set_new(o, "change", isnan(row->change) ? json_null() : json_real(row->change));
 	json_object_set_new(o, "weight", json_real(row->weight));
+	json_object_set_new(o, "unranked",
+			    text_or_null(row->section == SONDE_COMPARE_SHARED
+						 ? "not of the target alone"
+						 : row->unranked));
 	json_object_set_new(o, "tiny", json_boolean(row->tiny));
 	return o;
 }

@@ -117,15 +117,14 @@ static int refuse(const struct sonde_stack_table *t, const struct sonde_site_gro
 	for (size_t i = 0; i < n; i++)
 		has_live |= g[i].has_live;
 	if (!n)
-		return sonde_err(ENODATA,
-				 "--growth needs live bytes by call site, and nothing was "
-				 "counted by call site here; record with --alloc-mode exact "
-				 "--sites -d TIME");
+		return sonde_stack_table_empty(t, 1u << SONDE_LENS_ALLOC,
+					       "--growth needs live bytes by call site: ");
 	if (!has_live)
 		return sonde_err(
 			ENODATA,
-			"--growth needs live bytes by call site, which exact mode does not "
-			"follow for this allocator");
+			"--growth needs live bytes by call site, which were not followed: in "
+			"windows they never are (record with --alloc-mode exact --sites -d TIME), "
+			"and not with an allocator whose blocks are not all seen");
 	if (t->n_times < READINGS_MIN)
 		return sonde_err(
 			ENODATA,

@@ -140,16 +140,17 @@ static void print_split(const struct view *v)
 {
 	double live = last(v, "alloc.allocated", NULL), bloat = last(v, "thp.bloat", NULL);
 	double most = last(v, "alloc.at_most", NULL), age = last(v, "alloc.age", NULL);
-	const char *why = absent(v, "alloc.allocated", "");
 
 	if (!isnan(live))
-		fprintf(v->out, "    live %s by the allocator's counters%s", B(live),
+		fprintf(v->out, "    live %s by the allocator's counters%s%s", B(live),
+			isnan(last(v, "alloc.calls", NULL)) ? ""
+							    : " at attach, every call since added",
 			age > 0 ? " (an estimate)" : "");
 	else if (!isnan(most))
 		fprintf(v->out, "    live: at most %s by the allocator's counters", B(most));
 	else
 		fprintf(v->out, "    live or free: cannot split, %s",
-			why ? SONDE_PLAIN(why) : "no allocator counters");
+			SONDE_PLAIN(sonde_figure_why_not_live(v->s)));
 	if (isnan(bloat))
 		fprintf(v->out, "; khugepaged's bloat: not observed\n");
 	else

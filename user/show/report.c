@@ -77,6 +77,14 @@ static int on_tick(void *ctx, uint64_t ts_ns)
 	return 0;
 }
 
+static int on_start(void *ctx, uint64_t ts_ns)
+{
+	struct sonde_report *rep = ctx;
+
+	rep->first_ns = ts_ns;
+	return 0;
+}
+
 int sonde_report_new(struct sonde_report **out, const struct sonde_report_opts *opts)
 {
 	struct sonde_report *rep = calloc(1, sizeof(*rep));
@@ -95,8 +103,12 @@ int sonde_report_new(struct sonde_report **out, const struct sonde_report_opts *
 	}
 	sonde_snapshot_init(&rep->snap);
 	sonde_snapshot_init(&rep->traced);
-	rep->own = (struct sonde_visitor){
-		.ctx = rep, .metric = on_metric, .hist = on_hist, .span = on_span, .tick = on_tick};
+	rep->own = (struct sonde_visitor){.ctx = rep,
+					  .start = on_start,
+					  .metric = on_metric,
+					  .hist = on_hist,
+					  .span = on_span,
+					  .tick = on_tick};
 	rep->fanout = (struct sonde_fanout){.to = {&rep->snap.visitor, &rep->own}, .n = 2};
 	rep->visitor = sonde_fanout_visitor(&rep->fanout);
 	*out = rep;
@@ -165,16 +177,14 @@ static const char *last_day(const struct sonde_report *rep, char *buf, size_t si
 	return strncmp(first, buf, 10) ? buf : buf + 11;
 }
 
-/* Begin of what is covered. The first interval began an interval before its tick; where a histogram
- * says when, it is believed. */
+/* Begin of what is covered. A recording that does not say when began an interval before its first
+ * tick; where a histogram says when, it is believed. */
 static uint64_t begin_ns(const struct sonde_report *rep)
 {
 	const struct sonde_snapshot *s = &rep->snap;
-	uint64_t interval =
-		s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1) : 0;
-	uint64_t hist = rep->hist_first_ns;
+	uint64_t interval = sonde_snapshot_interval_ns(s), hist = rep->hist_first_ns;
 
-	if (hist && hist < rep->first_ns && hist + interval * 3 / 2 >= rep->first_ns)
+	if (!s->started && hist && hist < rep->first_ns && hist + interval * 3 / 2 >= rep->first_ns)
 		return hist;
 	return rep->first_ns;
 }
@@ -243,6 +253,10 @@ static void print_heading(FILE *out, const struct sonde_report *rep)
 				      : "?");
 }
 
+/* The sum is exact, but user and system are told apart by ticks of 10 ms: of less it says nothing.
+ */
+#define SPLIT_NS 100e6
+
 static void print_cpu(FILE *out, const struct sonde_report *rep)
 {
 	const struct sonde_snapshot *s = &rep->snap;
@@ -254,8 +268,10 @@ static void print_cpu(FILE *out, const struct sonde_report *rep)
 
 	if (!have_user || !have_sys || !covered_ns(rep))
 		return;
-	fprintf(out, "CPU %s user, %s system: %.2f cores", NS(user), NS(sys),
-		(user + sys) / (double)covered_ns(rep));
+	fprintf(out, "CPU %s", NS(user + sys));
+	if (user + sys >= SPLIT_NS)
+		fprintf(out, " (%s user, %s system)", NS(user), NS(sys));
+	fprintf(out, ": %.2f cores", (user + sys) / (double)covered_ns(rep));
 	if (have_min && have_maj)
 		fprintf(out, "; %s minor and %s major faults by the kernel's count", N(min),
 			N(maj));
@@ -266,9 +282,9 @@ static void print_cpu(FILE *out, const struct sonde_report *rep)
 static bool hists_differ(const struct sonde_report *rep)
 {
 	const struct sonde_snapshot *s = &rep->snap;
-	uint64_t interval = s->ticks > 1 ? (s->last_tick_ns - s->first_tick_ns) / (s->ticks - 1)
-					 : covered_ns(rep);
+	uint64_t interval = sonde_snapshot_interval_ns(s);
 
+	interval = interval ? interval : covered_ns(rep);
 	return rep->hist_last_ns && rep->first_ns &&
 	       (rep->hist_first_ns + interval / 2 < begin_ns(rep) ||
 		rep->hist_last_ns > rep->last_ns + interval / 2);
@@ -333,7 +349,7 @@ static void print_latency(FILE *out, const struct sonde_report *rep, uint64_t se
 		view.n_hists = traced ? rep->traced.n_hists : 0;
 		sonde_summary_queries(out, &view, covered_ns(rep));
 		if (!traced)
-			sonde_window_print(out, &rep->snap, "query.",
+			sonde_window_print(out, &rep->snap, "query.", NULL,
 					   hist_period(rep, period, sizeof(period)));
 		return;
 	}
@@ -347,9 +363,9 @@ static void print_faults(FILE *out, const struct sonde_report *rep)
 
 	if (hists_differ(rep))
 		view.n_hists = 0;
-	sonde_summary_faults(out, &view, covered_ns(rep));
+	sonde_summary_faults(out, &view, covered_ns(rep), rep->opts.all);
 	if (hists_differ(rep))
-		sonde_window_print(out, &rep->snap, "fault.",
+		sonde_window_print(out, &rep->snap, "fault.", sonde_fault_title,
 				   hist_period(rep, period, sizeof(period)));
 }
 

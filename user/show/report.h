@@ -18,6 +18,7 @@
 struct sonde_report_opts {
 	uint32_t slowest; /* queries listed; 0: 10                     */
 	uint32_t rows;	  /* fingerprints listed; 0: 15                */
+	bool all;	  /* threads, mappings and sites of faults: all */
 };
 
 struct sonde_report;

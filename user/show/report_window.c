@@ -56,9 +56,10 @@ typedef const char *value_fn(char *buf, size_t size, double v);
 #define V(v) fmt((char[32]){0}, 32, (double)(v))
 
 void sonde_window_print(FILE *out, const struct sonde_snapshot *s, const char *prefix,
-			const char *period)
+			sonde_summary_title *title, const char *period)
 {
 	bool said = false;
+	char words[64];
 
 	for (size_t i = 0; i < s->n_hists; i++) {
 		const struct sonde_snap_hist *h = &s->hists[i];
@@ -68,12 +69,16 @@ void sonde_window_print(FILE *out, const struct sonde_snapshot *s, const char *p
 			continue;
 		if (!said)
 			fprintf(out,
-				"  distributions are kept by the UTC minute; these are of %s\n",
+				"  distributions are kept by the UTC minute; these, and their "
+				"counts, are of %s\n",
 				period);
 		said = true;
-		fprintf(out, "  %-24s %11s  mean %s  p50 %s  p95 %s  p99 %s  max %s\n",
-			*h->label ? h->label : h->desc->name, N(h->total.count),
-			V(sonde_hist_mean(&h->total)), V(sonde_hist_quantile(&h->total, 0.5)),
+		fprintf(out, "    %-24s %11s  mean %s  p50 %s  p95 %s  p99 %s  max %s\n",
+			!*h->label ? h->desc->name
+			: title	   ? title(h->label, words, sizeof(words))
+				   : SONDE_PLAIN(h->label),
+			N(h->total.count), V(sonde_hist_mean(&h->total)),
+			V(sonde_hist_quantile(&h->total, 0.5)),
 			V(sonde_hist_quantile(&h->total, 0.95)),
 			V(sonde_hist_quantile(&h->total, 0.99)), V(h->total.max));
 	}

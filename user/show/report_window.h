@@ -10,11 +10,13 @@
 #include <stdio.h>
 
 #include "model/snapshot.h"
+#include "show/summary.h"
 
 /* Only its hists are filled; query.latency, by command too, query.wait and query.service. */
 int sonde_window_add(struct sonde_snapshot *spans, const struct sonde_span *s);
-/* Every histogram whose name begins with @prefix, under a line that says their time. */
+/* Every histogram whose name begins with @prefix, under a line that says their time. @title says a
+ * label in words; NULL: as it is. */
 void sonde_window_print(FILE *out, const struct sonde_snapshot *s, const char *prefix,
-			const char *period);
+			sonde_summary_title *title, const char *period);
 
 #endif

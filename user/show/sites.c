@@ -106,8 +106,8 @@ static void print_heading(FILE *out, size_t n, const struct totals *t)
 		B(t->bytes), N(t->calls));
 	print_ends(out, t, "calls");
 	if (!t->has_live) {
-		fputs("Live bytes by call site are not known: this allocator's frees are not "
-		      "followed\n",
+		fputs("Live bytes by call site are not known: frees were not followed (in "
+		      "windows, and with an allocator whose blocks are not all seen)\n",
 		      out);
 		return;
 	}
@@ -182,8 +182,5 @@ int sonde_sites_print(FILE *out, const struct sonde_stack_table *table, size_t r
 		any |= n;
 		sonde_site_groups_fini(g, n);
 	}
-	return any ? 0
-		   : sonde_err(ENODATA, "nothing was counted by call site here; record with "
-					"--alloc-mode exact --sites -d TIME, or page faults with "
-					"--fault-by stack");
+	return any ? 0 : sonde_stack_table_empty(table, UINT32_MAX, "");
 }

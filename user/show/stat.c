@@ -168,7 +168,7 @@ static const struct column columns[] = {
 	{"B/query", "heap_bytes_per_query", U_BYTES, query_heap},
 	{"fault/s", "faults_per_s", U_RATE, fault_rate},
 	{"alloc/s", "allocs_per_s", U_RATE, alloc_rate},
-	{"bytes/s", "alloc_bytes_per_s", U_BYTES, alloc_bytes},
+	{"alloc B/s", "alloc_bytes_per_s", U_BYTES, alloc_bytes},
 	{"cost", "cost_ratio", U_PERCENT, cost_share},
 	{"drops", "drops", U_COUNT, drops},
 };
@@ -275,6 +275,7 @@ int sonde_stat_line(struct sonde_stat_view *v, const struct sonde_snapshot *snap
 		v->shown = used;
 		v->lines = 0;
 	}
+	v->any = true;
 	v->lines = (v->lines + 1) % HEADING_EVERY;
 	sonde_fmt_rfc3339(stamp, sizeof(stamp), real_now(snap));
 	fprintf(v->out, "%.8s ", stamp + 11);
@@ -296,7 +297,7 @@ static void print_over_time(FILE *out, const struct sonde_snapshot *snap,
 	char a[32], d[32];
 
 	sonde_summary_queries(out, snap, end->observed_ns);
-	sonde_summary_faults(out, snap, end->observed_ns);
+	sonde_summary_faults(out, snap, end->observed_ns, end->all);
 	sonde_summary_thp(out, snap);
 	sonde_summary_stall(out, snap);
 	sonde_summary_ask(out, snap);
@@ -315,6 +316,7 @@ int sonde_stat_summary(FILE *out, const struct sonde_snapshot *snap,
 	sonde_summary_target(out, snap, end->instant ? 0 : end->observed_ns);
 	sonde_summary_memory(out, snap);
 	if (end->instant) {
+		sonde_summary_heap(out, snap, 0);
 		fprintf(out, "One reading; rates need time: -d 10s\n");
 		sonde_summary_notes(out, snap);
 		sonde_summary_own_cost(out, snap);

@@ -14,6 +14,7 @@ struct sonde_stat_view {
 	FILE *out;
 	uint64_t lines; /* printed since the heading: a new one comes every 20 */
 	uint32_t shown; /* columns that it names, a bit each                   */
+	bool any;	/* a line was printed                                  */
 };
 
 /* One line for the interval that just ended. 0 or -errno of the stream. */
@@ -24,6 +25,7 @@ struct sonde_stat_end {
 	const char *ended; /* "duration", "signal", "target exited", "harm"...                 */
 	const char *next;  /* a command to type next, or NULL                                  */
 	bool instant;	   /* one reading: there is no time for rates                      */
+	bool all;	   /* lists are not cut                                           */
 	uint64_t observed_ns;
 	uint64_t attach_ns, detach_ns;
 };

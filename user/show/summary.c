@@ -3,6 +3,7 @@
  * The summary's sections; see summary.h. Latency comes from merged histograms, rates from counters
  * and the time observed, so the same code serves a live session and a recording.
  */
+#include <ctype.h>
 #include <signal.h>
 #include <string.h>
 
@@ -12,10 +13,13 @@
 #include "core/str.h"
 #include "show/ledger.h"
 #include "show/summary.h"
+#include "sonde/query.h"
 
-#define B(v)  sonde_fmt_bytes((char[32]){0}, 32, (v))
-#define NS(v) sonde_fmt_ns((char[32]){0}, 32, (v))
-#define N(v)  sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
+#define DIGITS		 "0123456789"
+#define EVENTS_OF_A_KIND 8 /* more are one line with their number */
+#define B(v)		 sonde_fmt_bytes((char[32]){0}, 32, (v))
+#define NS(v)		 sonde_fmt_ns((char[32]){0}, 32, (v))
+#define N(v)		 sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
 
 static const char *meta(const struct sonde_snapshot *s, const char *key, const char *otherwise)
 {
@@ -29,10 +33,8 @@ static double seconds(uint64_t ns)
 	return (double)ns / (double)SONDE_NS_PER_SEC;
 }
 
-static void print_age(FILE *out, const char *age_ns)
+static void print_age(FILE *out, double s)
 {
-	double s = age_ns ? strtod(age_ns, NULL) / 1e9 : 0;
-
 	if (s <= 0)
 		return;
 	if (s >= 2 * 86400)
@@ -57,6 +59,32 @@ static const char *target_meta(const struct sonde_snapshot *s, const char *targe
 
 	snprintf(key, sizeof(key), "target.%s.%s", target, what);
 	return meta(s, key, otherwise);
+}
+
+/* When the last figures of a target are of. */
+static uint64_t end_of(const struct sonde_snapshot *s, const char *target)
+{
+	const struct sonde_snap_metric *m;
+	uint64_t index;
+
+	if (sonde_parse_u64(target, &index))
+		return s->last_tick_ns;
+	m = sonde_snapshot_find_metric(s, "rss.total", "", (uint32_t)index);
+	return m && m->present && m->absent && m->last_ns < s->last_tick_ns ? m->last_ns
+									    : s->last_tick_ns;
+}
+
+/* At the end, as all that stands beside it. Its age is known as of the first look, near the begin;
+ * when it started, of all but old recordings. 0: not known. */
+static double uptime_s(const struct sonde_snapshot *s, const char *target)
+{
+	uint64_t end = end_of(s, target), begin = s->first_tick_ns, age, start;
+
+	if (!sonde_parse_u64(target_meta(s, target, "start_mono_ns", ""), &start) && end > start)
+		return seconds(end - start);
+	if (sonde_parse_u64(target_meta(s, target, "age_ns", ""), &age))
+		return 0;
+	return seconds(age + (end > begin ? end - begin : 0));
 }
 
 static void print_others(FILE *out, const struct sonde_snapshot *s, const char *main)
@@ -131,7 +159,7 @@ void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 		fprintf(out, " but off for this process");
 	else if (!strcmp(meta(s, "run.thp_disable", "0"), "3"))
 		fprintf(out, " and only advised for this process");
-	print_age(out, target_meta(s, t, "age_ns", NULL));
+	print_age(out, uptime_s(s, t));
 	if (observed_ns)
 		fprintf(out, "; observed %.1f s%s", seconds(observed_ns),
 			observed_ratio(s) >= WITHOUT_GAP ? " without a gap" : "");
@@ -254,6 +282,20 @@ static void print_query_heap(FILE *out, const struct sonde_snapshot *s)
 	fputc('\n', out);
 }
 
+/* That nothing was asked is one thing, that it was not understood another. */
+static void print_no_queries(FILE *out, const struct sonde_snapshot *s)
+{
+	uint64_t n = s->drops[SONDE_LENS_QUERY][SONDE_DROP_UNDECODED];
+
+	if (n)
+		fprintf(out,
+			"Queries none decoded: %s connection%s no protocol that is known here "
+			"(known: " SONDE_QUERY_PROTOCOLS ")\n",
+			N(n), n == 1 ? " speaks" : "s speak");
+	else
+		fprintf(out, "Queries none seen\n");
+}
+
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
 {
 	struct sonde_hist h;
@@ -261,7 +303,7 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	double n = sonde_snapshot_sum(s, "query.spans", &present);
 
 	if (present && n <= 0)
-		fprintf(out, "Queries none seen\n");
+		print_no_queries(out, s);
 	if (!present || n <= 0 || sonde_hist_init(&h))
 		return;
 	fprintf(out, "Queries %s", N(n));
@@ -325,11 +367,15 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	double calls = sonde_snapshot_sum(s, "alloc.calls", &present), bytes;
 
 	sonde_summary_heap(out, s, observed_ns);
+	sonde_summary_windows(out, s);
 	if (!present)
 		return;
 	bytes = sonde_snapshot_sum(s, "alloc.requested", &present);
 	fprintf(out, "Allocation, every call: %s calls (%s allocations, %s frees), %s requested",
 		N(calls), N(allocations(s)), N(calls - allocations(s)), B(bytes));
+	if (labelled(s, "alloc.calls", "realloc") > 0)
+		fprintf(out,
+			"; a realloc of a block is one allocation, and gives the old one back");
 	if (observed_ns)
 		fprintf(out, "; rates are those of a target slowed by the probes");
 	fputc('\n', out);
@@ -349,26 +395,81 @@ void sonde_summary_alloc(FILE *out, const struct sonde_snapshot *s, uint64_t obs
 	print_live(out, s);
 }
 
+/* The causes that lose something, or those that do not; true if there was any. */
+static bool print_causes(FILE *out, const struct sonde_snapshot *s, bool lose, const char *before)
+{
+	bool any = false;
+
+	for (int l = 0; l < SONDE_LENS__MAX; l++)
+		for (int c = 0; c < SONDE_DROP__MAX; c++) {
+			if (!s->drops[l][c] || sonde_drop_loses(c) != lose)
+				continue;
+			fprintf(out, "%s%s %s: %s (%s)", any ? "; " : before, sonde_lens_id_name(l),
+				sonde_drop_name(c), N(s->drops[l][c]), sonde_drop_help(c));
+			any = true;
+		}
+	return any;
+}
+
 static void print_drops(FILE *out, const struct sonde_snapshot *s)
 {
-	uint64_t all = sonde_snapshot_drops(s);
-
-	fprintf(out, "Drops %s", N(all));
-	for (int l = 0; l < SONDE_LENS__MAX && all; l++)
-		for (int c = 0; c < SONDE_DROP__MAX; c++)
-			if (s->drops[l][c])
-				fprintf(out, "; %s %s: %s (%s)", sonde_lens_id_name(l),
-					sonde_drop_name(c), N(s->drops[l][c]), sonde_drop_help(c));
+	fprintf(out, "Drops %s", N(sonde_snapshot_drops(s)));
+	print_causes(out, s, true, "; ");
 	fputc('\n', out);
+	if (print_causes(out, s, false, "Nothing lost by "))
+		fputc('\n', out);
+}
+
+/* Equal but for their numbers. */
+static bool same_words(const char *a, const char *b)
+{
+	while (*a && *b) {
+		bool digit = isdigit((unsigned char)*a);
+
+		if (digit != !!isdigit((unsigned char)*b) || (!digit && *a != *b))
+			return false;
+		a += digit ? strspn(a, DIGITS) : 1;
+		b += digit ? strspn(b, DIGITS) : 1;
+	}
+	return *a == *b;
+}
+
+static bool same_kind(const struct sonde_note *a, const struct sonde_note *b)
+{
+	return a->level == b->level && !strcmp(a->lens, b->lens) && same_words(a->what, b->what);
+}
+
+/* Events of one kind before @i, and in all. */
+static size_t count_kind(const struct sonde_snapshot *s, size_t i, size_t *all)
+{
+	size_t before = 0;
+
+	*all = 0;
+	for (size_t k = 0; k < s->n_notes; k++) {
+		bool same = same_kind(&s->notes[k].note, &s->notes[i].note);
+
+		before += same && k < i;
+		*all += same;
+	}
+	return before;
 }
 
 void sonde_summary_notes(FILE *out, const struct sonde_snapshot *s)
 {
 	for (size_t i = 0; i < s->n_notes; i++) {
 		const struct sonde_note *n = &s->notes[i].note;
+		size_t all, before;
 
 		if (n->level == SONDE_NOTE_INFO)
 			continue;
+		before = n->level == SONDE_NOTE_EVENT ? count_kind(s, i, &all) : 0;
+		if (before && all > EVENTS_OF_A_KIND)
+			continue;
+		if (n->level == SONDE_NOTE_EVENT && all > EVENTS_OF_A_KIND) {
+			fprintf(out, "Event %s%s%s (and %zu more like it)\n", n->lens,
+				n->lens[0] ? ": " : "", SONDE_PLAIN(n->what), all - 1);
+			continue;
+		}
 		fprintf(out, "%s %s%s%s%s%s\n",
 			n->level == SONDE_NOTE_EVENT	 ? "Event"
 			: n->level == SONDE_NOTE_CAUTION ? "CAUTION"
@@ -396,7 +497,7 @@ static void print_own_cost(FILE *out, const struct sonde_snapshot *s, const char
 	if (gauge(s, "cost.own_cpu", &v))
 		fprintf(out, "%ssonde itself %s CPU", before, NS(v));
 	if (gauge(s, "cost.start_cpu", &v))
-		fprintf(out, " after %s to start", NS(v));
+		fprintf(out, " (and %s CPU to start)", NS(v));
 	if (gauge(s, "cost.own_rss", &v))
 		fprintf(out, ", %s RSS", B(v));
 	if (gauge(s, "cost.map_bytes", &v))
@@ -409,6 +510,14 @@ void sonde_summary_own_cost(FILE *out, const struct sonde_snapshot *s)
 	print_own_cost(out, s, "Cost ");
 }
 
+static bool has_cpu(const struct sonde_snapshot *s)
+{
+	bool present;
+
+	sonde_snapshot_sum(s, "proc.cpu_user", &present);
+	return present;
+}
+
 void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 {
 	double ratio = sonde_summary_cost_ratio(s), v;
@@ -417,7 +526,9 @@ void sonde_summary_cost(FILE *out, const struct sonde_snapshot *s)
 	if (ratio >= 0)
 		fprintf(out, "%.2g %% of the target's CPU (hits x calibrated cost)", 100 * ratio);
 	else
-		fprintf(out, "not known: the target used no CPU in this time");
+		fprintf(out, "not known: the target %s",
+			has_cpu(s) ? "used no CPU in this time"
+				   : "was gone before its CPU time was read");
 	if (gauge(s, "cost.hits", &v))
 		fprintf(out, "; %s hits", N(v));
 	print_own_cost(out, s, "; ");

@@ -14,7 +14,9 @@
 void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_memory(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
-void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
+/* @all: every thread, mapping and site, not only the most frequent. */
+void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns,
+			  bool all);
 void sonde_summary_thp(FILE *out, const struct sonde_snapshot *s);
 /* Would it say anything: was the THP lens there? */
 bool sonde_summary_has_thp(const struct sonde_snapshot *s);
@@ -33,6 +35,11 @@ typedef const char *sonde_summary_title(const char *label, char *buf, size_t siz
 void sonde_summary_labels(FILE *out, const struct sonde_snapshot *s, const char *name,
 			  const char *heading, sonde_summary_title *title);
 
+/* What a fault of that series did, in words. */
+sonde_summary_title sonde_fault_title;
+
+/* What windows of probes saw of allocation; nothing where there were none. */
+void sonde_summary_windows(FILE *out, const struct sonde_snapshot *s);
 /* What the allocator itself says of its heap; nothing where that was not read. */
 void sonde_summary_heap(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 /* Does the function behind this label of alloc.calls hand out memory, rather than take it back? */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The summary's section on asking: what share of the CPU goes into questions to the allocator,
- * which functions they are and who calls them. Nothing where nobody asked.
+ * which functions they are and who calls them; one line where that is next to nothing of a CPU,
+ * and none where nobody asked.
  */
 #include <math.h>
 
@@ -29,13 +30,18 @@ static void print_func(FILE *out, const struct sonde_asking_func *f)
 void sonde_summary_ask(FILE *out, const struct sonde_snapshot *s)
 {
 	struct sonde_asking a;
+	char share[96];
 	bool present;
 	double observed = sonde_snapshot_sum(s, "ask.observed_ratio", &present);
 
 	if (!sonde_asking_of(s, &a) || a.calls <= 0)
 		return;
-	fprintf(out, "Asking the allocator for statistics takes %.*f %% of the CPU",
-		a.share >= 0.1 ? 0 : 2, 100 * a.share);
+	sonde_asking_share(&a, share, sizeof(share));
+	if (a.cpus < SONDE_ASKING_CPUS) {
+		fprintf(out, "Asking the allocator for statistics: %s, next to nothing\n", share);
+		return;
+	}
+	fprintf(out, "Asking the allocator for statistics takes %s", share);
 	if (present && observed < 0.95)
 		fprintf(out, ", as seen in %.1f %% of the time", 100 * observed);
 	fputc('\n', out);

@@ -32,7 +32,7 @@ static const struct {
 	{"other", "other"},
 };
 
-static const char *title(const char *label, char *buf, size_t size)
+const char *sonde_fault_title(const char *label, char *buf, size_t size)
 {
 	bool kernel = sonde_str_starts(label, "kernel_");
 	const char *name = label + (kernel ? strlen("kernel_") : 0);
@@ -81,6 +81,96 @@ static void print_parts(FILE *out, const struct sonde_snapshot *s, double n)
 			NS(exception), NS(exception * n));
 }
 
+/* A series, over all targets: its count and time are the counters', the distribution is the
+ * histogram's. */
+struct page_row {
+	const char *label;
+	double n, ns;
+	bool timed, sampled;
+};
+
+static double labelled(const struct sonde_snapshot *s, const char *name, const char *label,
+		       bool *any)
+{
+	double sum = 0;
+
+	*any = false;
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+
+		if (!m->present || strcmp(m->desc->name, name) || strcmp(m->label, label))
+			continue;
+		*any = true;
+		sum += m->last;
+	}
+	return sum;
+}
+
+static size_t page_rows(const struct sonde_snapshot *s, struct page_row *v)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_metrics; i++) {
+		const struct sonde_snap_metric *m = &s->metrics[i];
+		struct page_row row = {.label = m->label};
+		bool any;
+
+		if (strcmp(m->desc->name, "fault.count") || !m->label[0] ||
+		    sonde_snapshot_find_metric(s, "fault.count", m->label, UINT32_MAX) != m)
+			continue;
+		row.n = labelled(s, "fault.count", m->label, &any);
+		row.ns = labelled(s, "fault.time", m->label, &row.timed);
+		labelled(s, "fault.time_error", m->label, &row.sampled);
+		if (row.n > 0)
+			v[n++] = row;
+	}
+	return n;
+}
+
+static void print_page(FILE *out, const struct sonde_snapshot *s, const struct page_row *row,
+		       int width)
+{
+	struct sonde_hist h;
+	char buf[64];
+
+	fprintf(out, "    %-*s %11s", width,
+		SONDE_PLAIN(sonde_fault_title(row->label, buf, sizeof(buf))), N(row->n));
+	if (sonde_hist_init(&h)) {
+		fputc('\n', out);
+		return;
+	}
+	if (row->timed && row->ns > 0)
+		fprintf(out, "  mean %9s", NS(row->ns / row->n));
+	if (!sonde_snapshot_hist_total(s, "fault.latency", row->label, false, &h))
+		fprintf(out, "  p50 %9s  p95 %9s  p99 %9s  max %9s",
+			NS((double)sonde_hist_quantile(&h, 0.5)),
+			NS((double)sonde_hist_quantile(&h, 0.95)),
+			NS((double)sonde_hist_quantile(&h, 0.99)), NS((double)h.max));
+	else if (row->timed && s->n_hists)
+		fputs(row->ns > 0 ? "  no percentiles" : "  latency not sampled", out);
+	fprintf(out, "%s\n", row->sampled && h.count ? "  sampled" : "");
+	sonde_hist_fini(&h);
+}
+
+/* The rows add up to the number above them, whatever was timed. */
+static void print_pages(FILE *out, const struct sonde_snapshot *s)
+{
+	sonde_autofree struct page_row *v = calloc(s->n_metrics + 1, sizeof(*v));
+	size_t n = v ? page_rows(s, v) : 0;
+	int width = (int)strlen("queue wait");
+	char buf[64];
+
+	for (size_t i = 0; i < n; i++) {
+		int len = (int)strlen(sonde_fault_title(v[i].label, buf, sizeof(buf)));
+
+		width = len > width ? len : width;
+	}
+	if (n)
+		fprintf(out, "  by page\n");
+	for (size_t i = 0; i < n; i++)
+		print_page(out, s, &v[i], width);
+}
+
 struct share {
 	const char *label;
 	double count, ns;
@@ -110,11 +200,12 @@ static int by_count(const void *a, const void *b)
 }
 
 /* The most frequent of what faults were charged to. */
-static void print_shares(FILE *out, const struct sonde_snapshot *s, const char *what)
+static void print_shares(FILE *out, const struct sonde_snapshot *s, const char *what, bool all)
 {
 	sonde_autofree struct share *v = calloc(s->n_metrics + 1, sizeof(*v));
+	size_t n = 0, shown = all ? SIZE_MAX : MAX_SHOWN;
+	int width = 40;
 	char count[40], time[40];
-	size_t n = 0;
 
 	snprintf(count, sizeof(count), "fault.%s_count", what);
 	snprintf(time, sizeof(time), "fault.%s_time", what);
@@ -126,15 +217,22 @@ static void print_shares(FILE *out, const struct sonde_snapshot *s, const char *
 	if (!n)
 		return;
 	qsort(v, n, sizeof(*v), by_count);
+	/* In a part of a recording those that had none are last. */
+	while (n && v[n - 1].count <= 0)
+		n--;
+	if (!n)
+		return;
+	for (size_t i = 0; i < n && i < shown; i++)
+		width = strlen(v[i].label) > (size_t)width ? (int)strlen(v[i].label) : width;
 	fprintf(out, "  by %s\n", what);
-	for (size_t i = 0; i < n && i < MAX_SHOWN; i++)
-		fprintf(out, "    %-40s %11s  %10s\n", SONDE_PLAIN(v[i].label), N(v[i].count),
+	for (size_t i = 0; i < n && i < shown; i++)
+		fprintf(out, "    %-*s %11s  %10s\n", width, SONDE_PLAIN(v[i].label), N(v[i].count),
 			NS(v[i].ns));
-	if (n > MAX_SHOWN)
-		fprintf(out, "    and %zu more\n", n - MAX_SHOWN);
+	if (n > shown)
+		fprintf(out, "    and %zu more (-v lists all)\n", n - shown);
 }
 
-void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns)
+void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns, bool all)
 {
 	bool present, timed;
 	double n = sonde_snapshot_sum(s, "fault.count", &present), time_ns, error;
@@ -149,13 +247,13 @@ void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 			N(n / ((double)observed_ns / (double)SONDE_NS_PER_SEC) + 0.5));
 	if (timed)
 		fprintf(out, "  %s of the target's time", NS(time_ns));
-	if (timed && error > 0)
+	if (timed && error > 0 && n > 0)
 		fprintf(out, " (sampled, +- %s)", NS(error));
 	fputc('\n', out);
 	if (timed)
 		print_parts(out, s, n);
-	sonde_summary_labels(out, s, "fault.latency", "by page", title);
-	print_shares(out, s, "thread");
-	print_shares(out, s, "mapping");
-	print_shares(out, s, "site");
+	print_pages(out, s);
+	print_shares(out, s, "thread", all);
+	print_shares(out, s, "mapping", all);
+	print_shares(out, s, "site", all);
 }

@@ -77,10 +77,18 @@ static void print_through(FILE *out, const struct sonde_snapshot *s, uint64_t ob
 	double in = last(s, "alloc.handed_out", ""), back = last(s, "alloc.given_back", "");
 	double lost = last(s, "alloc.ends_lost", ""), n = last(s, "alloc.threads", "");
 	double secs = (double)observed_ns / (double)SONDE_NS_PER_SEC;
+	double late = last(s, "alloc.counted_from", "");
+	bool began = sonde_meta_find(&s->meta, "target.0.start_mono_ns") != NULL;
 
+	late = isnan(late) ? 0 : late;
 	if (isnan(in) || isnan(back))
 		return;
-	fprintf(out, "  handed out %s, given back %s since attach", B(in), B(back));
+	fprintf(out, "  handed out %s, given back %s ", B(in), B(back));
+	if (late > 0)
+		fprintf(out, "(counted from +%s: what was before is not in it)", NS(late));
+	else
+		fprintf(out, "since %s", began ? "it began" : "attach");
+	secs -= late / (double)SONDE_NS_PER_SEC;
 	if (secs > 0)
 		fprintf(out, " (%s/s)", B(in / secs));
 	if (!isnan(n))
@@ -117,7 +125,8 @@ static void print_reading(FILE *out, const struct sonde_snapshot *s)
 	if (!isnan(lists))
 		fprintf(out, ", the last walk of the free lists %s", NS(lists));
 	if (bad > 0)
-		fprintf(out, "; %s found the heap changing under them", N(bad));
+		fprintf(out, "; %s failed a check: the heap was changing meanwhile, or is damaged",
+			N(bad));
 	fputc('\n', out);
 }
 

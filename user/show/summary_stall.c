@@ -16,11 +16,32 @@
 /* Pairs of metrics and the histogram of the same thing. */
 static const struct {
 	const char *time, *count, *hist, *title;
+	const char *heading; /* before its first line, where it overlaps what stands above */
 } parts[] = {
-	{"stall.time", "stall.count", "stall.offcpu", ""},
-	{"stall.lock_time", "stall.lock_count", "stall.lock_wait", "waiting for "},
-	{"stall.syscall_time", "stall.syscall_count", "stall.syscall", "in "},
+	{"stall.time", "stall.count", "stall.offcpu", "", NULL},
+	{"stall.lock_time", "stall.lock_count", "stall.lock_wait", "until it had ",
+	 "from finding a lock taken to having it: spinning, asleep (above) and waiting for a CPU"},
+	{"stall.syscall_time", "stall.syscall_count", "stall.syscall", "in ",
+	 "system calls on the address space, from begin to end, waits above included"},
 };
+
+/* Causes that are no word by themselves. */
+static const struct {
+	const char *label, *words;
+} causes[] = {
+	{"runqueue", "runnable, no CPU free"},
+	{"mmap_lock", "asleep for mmap_lock"},
+	{"kernel_lock", "asleep for a kernel lock"},
+	{"alloc_lock", "allocator's lock"},
+};
+
+static const char *cause_words(size_t part, const char *label)
+{
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(causes) && !part; i++)
+		if (!strcmp(causes[i].label, label))
+			return causes[i].words;
+	return label;
+}
 
 static double value(const struct sonde_snapshot *s, const char *name, const char *label)
 {
@@ -62,6 +83,8 @@ static void print_tail(FILE *out, const struct sonde_snapshot *s, const char *na
 
 static void print_part(FILE *out, const struct sonde_snapshot *s, size_t p)
 {
+	bool told = false;
+
 	for (size_t i = 0; i < s->n_metrics; i++) {
 		const char *label = s->metrics[i].label;
 		double n;
@@ -72,7 +95,10 @@ static void print_part(FILE *out, const struct sonde_snapshot *s, size_t p)
 		n = value(s, parts[p].count, label);
 		if (n <= 0)
 			continue;
-		width = fprintf(out, "  %s%s", parts[p].title, label);
+		if (parts[p].heading && !told)
+			fprintf(out, "  %s\n", parts[p].heading);
+		told = true;
+		width = fprintf(out, "  %s%s", parts[p].title, cause_words(p, label));
 		fprintf(out, "%*s %10s  %11s", width < 25 ? 25 - width : 0, "",
 			NS(value(s, parts[p].time, label)), N(n));
 		print_tail(out, s, parts[p].hist, label);

@@ -4,9 +4,12 @@
  * looks symbols up, that defines malloc. That order is the executable, the preloaded libraries,
  * then the needed ones breadth first.
  */
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "core/file.h"
 #include "core/mem.h"
@@ -35,6 +38,7 @@ struct scope {
 	struct sonde_elf **elf; /* NULL where it could not be opened */
 	size_t *order, n;	/* indexes into mods */
 	bool *listed;
+	bool *damaged; /* an ELF file that cannot be read */
 };
 
 static const char *base_name(const char *path)
@@ -192,12 +196,30 @@ static void use(const struct scope *s, size_t module, const struct sonde_allocat
 	a->version(&s->mods->m[module], s->elf[module], out->version, sizeof(out->version));
 }
 
+/* Of a library the dynamic linker needs its table. */
+static bool hides_symbols(const struct sonde_module *m, struct sonde_elf *elf)
+{
+	return !m->is_exe && !sonde_elf_has_dynamic_symbols(elf);
+}
+
+/* It begins as an ELF file does, and was mapped to be run, and yet cannot be read as one. */
+static bool is_damaged(const char *path)
+{
+	sonde_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	unsigned char ident[EI_NIDENT];
+
+	return fd >= 0 && read(fd, ident, sizeof(ident)) == sizeof(ident) &&
+	       !memcmp(ident, ELFMAG, SELFMAG) && ident[EI_CLASS] == ELFCLASS64;
+}
+
 static int recognise(const struct scope *s, struct sonde_allocator_use *out)
 {
 	for (size_t at = 0; at < s->n; at++) {
 		size_t i = s->order[at];
 		const struct sonde_allocator *a;
 
+		if (s->damaged[i] || (s->elf[i] && hides_symbols(&s->mods->m[i], s->elf[i])))
+			return -ENOENT; /* the dynamic linker read it: it may be what serves */
 		if (!s->elf[i] || !defines_malloc(&s->mods->m[i], s->elf[i]))
 			continue;
 		a = match(&s->mods->m[i], s->elf[i]);
@@ -249,6 +271,7 @@ static void scope_fini(struct scope *s)
 	free(s->elf);
 	free(s->order);
 	free(s->listed);
+	free(s->damaged);
 }
 
 int sonde_allocator_list(pid_t pid, const struct sonde_modules *mods,
@@ -264,10 +287,13 @@ int sonde_allocator_list(pid_t pid, const struct sonde_modules *mods,
 	s.elf = calloc(mods->n, sizeof(*s.elf));
 	s.order = calloc(mods->n, sizeof(*s.order));
 	s.listed = calloc(mods->n, sizeof(*s.listed));
-	if (s.elf && s.order && s.listed) {
+	s.damaged = calloc(mods->n, sizeof(*s.damaged));
+	if (s.elf && s.order && s.listed && s.damaged) {
 		for (size_t i = 0; i < mods->n; i++)
-			if (sonde_elf_try(&s.elf[i], mods->m[i].open_path, root))
+			if (sonde_elf_try(&s.elf[i], mods->m[i].open_path, root)) {
 				s.elf[i] = NULL;
+				s.damaged[i] = is_damaged(mods->m[i].open_path);
+			}
 		order_modules(pid, &s);
 		err = recognise(&s, out);
 	}

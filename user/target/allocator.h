@@ -90,6 +90,13 @@ struct sonde_alloc_site {
 	const struct sonde_alloc_entry *entry;
 	char symbol[64]; /* as it is in the file: with the build's prefix */
 	struct sonde_site site;
+	bool tracked; /* every `ret` at which it can end is known (sonde_allocator_returns())       */
+};
+
+/* A `ret` at which an entry of the set can end. */
+struct sonde_alloc_return {
+	const struct sonde_alloc_site *of; /* one such entry */
+	uint64_t offset;
 };
 
 /* Whose return is seen: nobody's; where the block's size needs it; or wherever a return may be
@@ -103,5 +110,12 @@ bool sonde_alloc_wants_return(const struct sonde_alloc_entry *e, enum sonde_allo
 int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_module *m,
 			  enum sonde_alloc_returns returns, struct sonde_alloc_site **out,
 			  size_t *n);
+/*
+ * For those of @sites whose return may not be probed though they make a block (operator new): the `ret`
+ * instructions at which their calls end, each once. Such a site is marked as tracked; one whose ends
+ * cannot all be known is left out, and a warning says why. *out heap, caller frees. 0 or -errno.
+ */
+int sonde_allocator_returns(const struct sonde_module *m, struct sonde_alloc_site *sites,
+			    size_t n_sites, struct sonde_alloc_return **out, size_t *n);
 
 #endif

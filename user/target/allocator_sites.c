@@ -187,16 +187,6 @@ static int choose_sites(const struct resolver *r, enum sonde_alloc_returns retur
 	return err ? err : *n ? 0 : -ENOENT;
 }
 
-/* "/proc/7/map_files/..." is of the target whose separate debug files are below /proc/7/root. */
-static void root_of(const char *open_path, char *root, size_t size)
-{
-	int pid, end = 0;
-
-	root[0] = '\0';
-	if (sscanf(open_path, "/proc/%d/%n", &pid, &end) == 1 && end)
-		snprintf(root, size, "/proc/%d/root", pid);
-}
-
 static const char *find_prefix(struct sonde_elf *elf)
 {
 	const char *const *prefix = sonde_alloc_prefixes;
@@ -222,7 +212,7 @@ int sonde_allocator_sites(const struct sonde_allocator *a, const struct sonde_mo
 	char root[32];
 	int err;
 
-	root_of(m->open_path, root, sizeof(root));
+	sonde_module_root(m, root, sizeof(root));
 	err = sonde_elf_open(&r.elf, m->open_path, root);
 	if (err)
 		return err;

@@ -3,10 +3,11 @@
 #include "core/mem.h"
 #include "target/daemon.h"
 
-#define SONDE_DAEMON(name_, title_, coroutines_, ...)                                              \
+#define SONDE_DAEMON(name_, title_, coroutines_, speaks_, ...)                                     \
 	{.name = (name_),                                                                          \
 	 .title = (title_),                                                                        \
 	 .coroutines = (coroutines_),                                                              \
+	 .speaks = (speaks_),                                                                      \
 	 .exe = (const char *const[]){__VA_ARGS__, NULL}},
 const struct sonde_daemon sonde_daemons[] = {
 #include "target/daemons.def"

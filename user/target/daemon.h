@@ -16,6 +16,7 @@ struct sonde_daemon {
 	const char *name;	/* "searchd"                                                        */
 	const char *title;	/* "Sphinx or Manticore search daemon"                              */
 	const char *const *exe; /* basenames of the executable, NULL-terminated                     */
+	const char *speaks;	/* protocols that are decoded, or NULL: none of its queries are      */
 	bool coroutines;	/* may switch stacks inside a handler: never a return probe          */
 };
 extern const struct sonde_daemon sonde_daemons[];

@@ -47,6 +47,8 @@ static int read_segments(struct sonde_elf *elf)
 			return -ENOEXEC;
 		if (ph.p_type == PT_INTERP)
 			elf->has_interp = true;
+		if (ph.p_type == PT_DYNAMIC)
+			elf->dynamic_at = ph.p_vaddr;
 		if (ph.p_type == PT_TLS && ph.p_align < 1ul << 32)
 			elf->tls_size = ph.p_align > 1 ? (ph.p_memsz + ph.p_align - 1) /
 								 ph.p_align * ph.p_align
@@ -90,26 +92,33 @@ static int add_needed(struct sonde_elf *elf, size_t *n, const char *soname)
 	return 0;
 }
 
-static int read_dynamic_entry(struct sonde_elf *elf, size_t strings, const GElf_Dyn *dyn, size_t *n)
+static int take_name(struct sonde_elf *elf, int64_t tag, const char *name)
+{
+	size_t n = 0;
+
+	while (elf->needed[n])
+		n++;
+	if (tag == DT_NEEDED)
+		return add_needed(elf, &n, name);
+	free(elf->soname);
+	elf->soname = strdup(name);
+	return elf->soname ? 0 : -ENOMEM;
+}
+
+static int read_dynamic_entry(struct sonde_elf *elf, size_t strings, const GElf_Dyn *dyn)
 {
 	const char *name;
 
 	if (dyn->d_tag != DT_NEEDED && dyn->d_tag != DT_SONAME)
 		return 0;
 	name = elf_strptr(elf->elf, strings, dyn->d_un.d_val);
-	if (!name)
-		return 0;
-	if (dyn->d_tag == DT_NEEDED)
-		return add_needed(elf, n, name);
-	free(elf->soname);
-	elf->soname = strdup(name);
-	return elf->soname ? 0 : -ENOMEM;
+	return name ? take_name(elf, dyn->d_tag, name) : 0;
 }
 
 static int read_dynamic(struct sonde_elf *elf)
 {
 	Elf_Scn *scn = NULL;
-	size_t n = 0;
+	bool found = false;
 	int err = 0;
 
 	elf->needed = calloc(1, sizeof(*elf->needed));
@@ -124,13 +133,14 @@ static int read_dynamic(struct sonde_elf *elf)
 		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_DYNAMIC)
 			continue;
 		data = elf_getdata(scn, NULL);
+		found |= data != NULL;
 		for (int i = 0; !err && data && gelf_getdyn(data, i, &dyn); i++) {
 			if (dyn.d_tag == DT_NULL)
 				break;
-			err = read_dynamic_entry(elf, sh.sh_link, &dyn, &n);
+			err = read_dynamic_entry(elf, sh.sh_link, &dyn);
 		}
 	}
-	return err;
+	return err || found ? err : sonde_elf_dynamic_names(elf, take_name);
 }
 
 /* Opening a FIFO that a hostile file system put in place must not hang. */
@@ -219,6 +229,7 @@ void sonde_elf_free(struct sonde_elf **ref)
 	free(elf->soname);
 	free(elf->segments);
 	free(elf->extents);
+	sonde_elf_dynamic_fini(&elf->dynamic);
 	free(elf->path);
 	free(elf->root);
 	free(elf);

@@ -47,6 +47,8 @@ int sonde_elf_text(const struct sonde_elf *elf, uint64_t off, uint64_t *start, u
 /* Is the function at file offset @off a jump through the linkage table? Then *symbol (owned by @elf) is
  * the name it is bound to. 0 or -ENOENT. */
 int sonde_elf_plt_symbol(struct sonde_elf *elf, uint64_t off, const char **symbol);
+/* Has it a dynamic symbol table that can be read? */
+bool sonde_elf_has_dynamic_symbols(struct sonde_elf *elf);
 /* Is @name defined for other modules to bind to, i.e. in .dynsym? */
 bool sonde_elf_exports(struct sonde_elf *elf, const char *name);
 /* Bytes of .rodata, owned by @elf: 0 or -ENOENT. */

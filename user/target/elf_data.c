@@ -51,11 +51,29 @@ static int find_in(Elf *file, GElf_Word type, const char *name, GElf_Sym *out)
 	return -ENOENT;
 }
 
+/* Of a file without section headers. */
+static int find_dynamic(struct sonde_elf *elf, const char *name, GElf_Sym *out)
+{
+	const struct sonde_elf_dynamic *d = sonde_elf_dynamic(elf);
+
+	for (size_t i = 1; d && i < d->n; i++) {
+		const char *s =
+			is_data(&d->sym[i]) ? sonde_elf_dynamic_name(d, d->sym[i].st_name) : NULL;
+
+		if (!s || strcmp(s, name))
+			continue;
+		*out = d->sym[i];
+		return 0;
+	}
+	return -ENOENT;
+}
+
 int sonde_elf_find_data(struct sonde_elf *elf, const char *name, uint64_t *value, uint64_t *size)
 {
 	GElf_Sym sym;
 
-	if (find_in(elf->elf, SHT_DYNSYM, name, &sym) && find_in(elf->elf, SHT_SYMTAB, name, &sym))
+	if (find_in(elf->elf, SHT_DYNSYM, name, &sym) && find_dynamic(elf, name, &sym) &&
+	    find_in(elf->elf, SHT_SYMTAB, name, &sym))
 		return -ENOENT;
 	*value = sym.st_value;
 	*size = sym.st_size;

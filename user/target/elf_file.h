@@ -25,6 +25,15 @@ struct sonde_elf_extent {
 	uint64_t start, size;
 };
 
+/* What PT_DYNAMIC names. */
+struct sonde_elf_dynamic {
+	Elf64_Sym *sym;
+	uint16_t *version; /* of each; 0 where there are none */
+	size_t n;
+	char *strings;
+	size_t strings_size;
+};
+
 struct sonde_elf {
 	int fd;
 	Elf *elf;
@@ -36,6 +45,10 @@ struct sonde_elf {
 	char **needed;	   /* NULL-terminated */
 	char *soname;	   /* "" if it has none */
 	char build_id[129];
+
+	uint64_t dynamic_at; /* address of PT_DYNAMIC, 0: none */
+	bool tried_dynamic;
+	struct sonde_elf_dynamic dynamic;
 
 	/* Opened on first need, when the file's own tables did not have the name. */
 	bool tried_mini, tried_debug;
@@ -59,6 +72,14 @@ struct sonde_elf_frame {
 typedef int (*sonde_elf_frame_cb)(void *ctx, const struct sonde_elf_frame *f);
 /* Every entry in the order of the section; @cb returning non-zero stops and is returned. */
 int sonde_elf_each_frame(struct sonde_elf *elf, sonde_elf_frame_cb cb, void *ctx);
+
+/* By PT_DYNAMIC, for files without section headers; NULL: there is none that makes sense. */
+const struct sonde_elf_dynamic *sonde_elf_dynamic(struct sonde_elf *elf);
+const char *sonde_elf_dynamic_name(const struct sonde_elf_dynamic *d, uint64_t at);
+/* Of DT_NEEDED and DT_SONAME; @cb returning non-zero stops and is returned. */
+int sonde_elf_dynamic_names(struct sonde_elf *elf,
+			    int (*cb)(struct sonde_elf *elf, int64_t tag, const char *name));
+void sonde_elf_dynamic_fini(struct sonde_elf_dynamic *d);
 
 /* The separate debug file if there is one, opened on first need; else NULL. */
 Elf *sonde_elf_debug(struct sonde_elf *elf);

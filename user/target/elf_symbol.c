@@ -36,6 +36,25 @@ static Elf_Data *find_section(Elf *file, GElf_Word type, GElf_Shdr *sh)
 	return NULL;
 }
 
+static int each_dynamic(struct sonde_elf *elf, const char *table, raw_cb cb, void *ctx)
+{
+	const struct sonde_elf_dynamic *d = sonde_elf_dynamic(elf);
+	int ret = 0;
+
+	for (size_t i = 1; d && i < d->n && !ret; i++) {
+		const Elf64_Sym *sym = &d->sym[i];
+		struct raw_sym raw = {
+			.name = sonde_elf_dynamic_name(d, sym->st_name),
+			.sym = *sym,
+			.hidden = d->version[i] & VERSYM_HIDDEN,
+		};
+
+		if (raw.name && raw.name[0])
+			ret = cb(ctx, elf, &raw, table);
+	}
+	return ret;
+}
+
 static int each_in_table(struct sonde_elf *elf, Elf *file, GElf_Word type, const char *table,
 			 raw_cb cb, void *ctx)
 {
@@ -44,7 +63,8 @@ static int each_in_table(struct sonde_elf *elf, Elf *file, GElf_Word type, const
 	size_t n;
 
 	if (!syms || !sh.sh_entsize)
-		return 0;
+		return type == SHT_DYNSYM && file == elf->elf ? each_dynamic(elf, table, cb, ctx)
+							      : 0;
 	if (type == SHT_DYNSYM)
 		versions = find_section(file, SHT_GNU_versym, &version_sh);
 	n = sh.sh_size / sh.sh_entsize;
@@ -309,6 +329,13 @@ static int exports_cb(void *ctx, struct sonde_elf *elf, const struct raw_sym *ra
 {
 	(void)elf, (void)table;
 	return raw->sym.st_shndx != SHN_UNDEF && !strcmp(raw->name, ctx);
+}
+
+bool sonde_elf_has_dynamic_symbols(struct sonde_elf *elf)
+{
+	GElf_Shdr sh;
+
+	return find_section(elf->elf, SHT_DYNSYM, &sh) || sonde_elf_dynamic(elf);
 }
 
 bool sonde_elf_exports(struct sonde_elf *elf, const char *name)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Every way out of a function. A function may lie in two pieces, the second of which (".cold") has
- * its own frame entry and jumps back: its exits are the function's, and the jumps between the pieces
- * are none. What leaves in a way that cannot be probed makes the answer -EOPNOTSUPP, never a part.
+ * its own frame entry and jumps back: its exits are the function's, and the jumps between the
+ * pieces are none. What leaves in a way that cannot be probed makes the answer -EOPNOTSUPP, never a
+ * part.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include "core/mem.h"
 #include "target/elf.h"
 #include "target/insn.h"
+#include "target/returns.h"
 
 #define MAX_PIECE  (4u << 20)
 #define MAX_PIECES 16
@@ -23,16 +25,21 @@ struct exits {
 	struct sonde_elf *elf;
 	struct piece pieces[MAX_PIECES];
 	size_t n_pieces;
-	uint64_t *out;
+	struct sonde_way *out;
 	size_t n, cap;
 };
 
-static int add_exit(struct exits *x, uint64_t offset)
+static int add_way(struct exits *x, uint64_t offset, const struct sonde_insn *insn)
 {
+	bool direct = insn->flow == SONDE_FLOW_JMP || insn->flow == SONDE_FLOW_JCC;
 	int err = SONDE_GROW(x->out, x->n, x->cap);
 
 	if (!err)
-		x->out[x->n++] = offset;
+		x->out[x->n++] = (struct sonde_way){
+			.offset = offset,
+			.flow = insn->flow,
+			.target = direct ? offset + (uint64_t)insn->target : 0,
+		};
 	return err;
 }
 
@@ -194,12 +201,8 @@ static int collect(void *ctx, uint64_t offset, const struct sonde_insn *insn)
 	bool out = is_jump(insn) && !is_ours(c->x, offset + (uint64_t)insn->target);
 	int err = 0;
 
-	if (insn->flow == SONDE_FLOW_RET || insn->flow == SONDE_FLOW_JMP_SLOT ||
-	    (insn->flow == SONDE_FLOW_JMP && out))
-		err = add_exit(c->x, offset);
-	/* A probe on a conditional one would fire whether or not the function is left. */
-	else if (insn->flow == SONDE_FLOW_JCC && out)
-		err = -EOPNOTSUPP;
+	if (insn->flow == SONDE_FLOW_RET || insn->flow == SONDE_FLOW_JMP_SLOT || out)
+		err = add_way(c->x, offset, insn);
 	else if (insn->flow == SONDE_FLOW_JMP_REGISTER && !is_switch(&c->history, insn))
 		err = -EOPNOTSUPP;
 	remember(&c->history, insn);
@@ -209,13 +212,13 @@ static int collect(void *ctx, uint64_t offset, const struct sonde_insn *insn)
 /* Linear order within a piece is not the order of execution, but exits are a set. */
 static int by_offset(const void *a, const void *b)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	const struct sonde_way *x = a, *y = b;
 
-	return (x > y) - (x < y);
+	return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-int sonde_site_exits(struct sonde_elf *elf, uint64_t function, uint64_t size, uint64_t **out,
-		     size_t *n)
+int sonde_site_ways(struct sonde_elf *elf, uint64_t function, uint64_t size, struct sonde_way **out,
+		    size_t *n)
 {
 	struct exits x = {.elf = elf, .n_pieces = 1};
 	struct piece whole;
@@ -237,8 +240,32 @@ int sonde_site_exits(struct sonde_elf *elf, uint64_t function, uint64_t size, ui
 		free(x.out);
 		return err;
 	}
-	qsort(x.out, x.n, sizeof(*x.out), by_offset);
+	if (x.n)
+		qsort(x.out, x.n, sizeof(*x.out), by_offset);
 	*out = x.out;
 	*n = x.n;
+	return 0;
+}
+
+int sonde_site_exits(struct sonde_elf *elf, uint64_t function, uint64_t size, uint64_t **out,
+		     size_t *n)
+{
+	sonde_autofree struct sonde_way *ways = NULL;
+	uint64_t *offsets;
+	size_t n_ways = 0;
+	int err = sonde_site_ways(elf, function, size, &ways, &n_ways);
+
+	/* A probe on a conditional jump would fire whether or not the function is left. */
+	for (size_t i = 0; !err && i < n_ways; i++)
+		err = ways[i].flow == SONDE_FLOW_JCC ? -EOPNOTSUPP : 0;
+	if (err)
+		return err;
+	offsets = calloc(n_ways ? n_ways : 1, sizeof(*offsets));
+	if (!offsets)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_ways; i++)
+		offsets[i] = ways[i].offset;
+	*out = offsets;
+	*n = n_ways;
 	return 0;
 }

@@ -52,5 +52,8 @@ struct sonde_modules {
 };
 int sonde_modules_read(pid_t pid, struct sonde_modules *out);
 void sonde_modules_fini(struct sonde_modules *mods);
+/* Root of the file system that a module's process sees ("/proc/7/root", of open_path
+ * "/proc/7/map_files/..."), where separate debug files are; "" where it is of none. */
+void sonde_module_root(const struct sonde_module *m, char *root, size_t size);
 
 #endif

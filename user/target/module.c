@@ -175,3 +175,12 @@ void sonde_modules_fini(struct sonde_modules *mods)
 	free(mods->m);
 	*mods = (struct sonde_modules){0};
 }
+
+void sonde_module_root(const struct sonde_module *m, char *root, size_t size)
+{
+	int pid, end = 0;
+
+	root[0] = '\0';
+	if (sscanf(m->open_path, "/proc/%d/%n", &pid, &end) == 1 && end)
+		snprintf(root, size, "/proc/%d/root", pid);
+}

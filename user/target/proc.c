@@ -68,6 +68,20 @@ int sonde_proc_stat(pid_t pid, struct sonde_proc_stat *out)
 	return err ? gone(err) : sonde_proc_stat_parse(text, out);
 }
 
+int sonde_proc_cpu(pid_t pid, uint64_t *ns)
+{
+	struct timespec ts;
+	clockid_t clock;
+	int err = clock_getcpuclockid(pid, &clock);
+
+	if (err)
+		return gone(-err);
+	if (clock_gettime(clock, &ts))
+		return errno == EINVAL ? -ESRCH : -errno;
+	*ns = (uint64_t)ts.tv_sec * SONDE_NS_PER_SEC + (uint64_t)ts.tv_nsec;
+	return 0;
+}
+
 /* Value of row @name in "Name:   123 kB" text, in its own unit, or -1. */
 static int64_t row(const char *text, const char *name)
 {

@@ -27,6 +27,11 @@ int sonde_proc_stat(pid_t pid, struct sonde_proc_stat *out);
 /* The same of a text, for tests and fuzzing: 0 or -EINVAL. */
 int sonde_proc_stat_parse(const char *text, struct sonde_proc_stat *out);
 
+/* CPU time of the whole thread group, threads that have ended and system time included, as the scheduler
+ * counts it (its clock, CLOCK_PROCESS_CPUTIME_ID of another process): ns, no ticks. Also of a process that
+ * has exited and was not yet waited for. 0, or -ESRCH (gone), or -errno; nothing logged. */
+int sonde_proc_cpu(pid_t pid, uint64_t *ns);
+
 /* Bytes, from /proc/PID/status; exact since 6.16, within percpu drift before. Absent rows: -1. */
 struct sonde_proc_mem {
 	int64_t rss, rss_anon, rss_file, rss_shmem, swap, pte, hwm, hugetlb, vsize, locked;

@@ -195,6 +195,8 @@ int sonde_target_refresh(struct sonde_target *t)
 	fresh.pidfd = SONDE_TAKE_FD(t->pidfd);
 	fresh.start_ticks = t->start_ticks;
 	fresh.is_child = t->is_child;
+	fresh.begun_ns = t->begun_ns;
+	fresh.new_program = t->new_program;
 	sonde_target_fini(t);
 	*t = fresh;
 	return 0;

@@ -19,17 +19,21 @@ struct sonde_daemon;	/* target/daemon.h    */
 
 struct sonde_target {
 	pid_t pid;
-	int pidfd;		  /* -1 where the kernel has none (before 5.3)                    */
-	uint64_t start_ticks;	  /* field 22 of /proc/PID/stat                                  */
+	int pidfd;	      /* -1 where the kernel has none (before 5.3)                    */
+	uint64_t start_ticks; /* field 22 of /proc/PID/stat                                  */
 	char comm[16];
-	char *exe;		  /* path as the target sees it, " (deleted)" kept               */
+	char *exe; /* path as the target sees it, " (deleted)" kept               */
 	char build_id[SONDE_BUILD_ID_HEX]; /* of the executable, "" if it has none               */
 	bool exe_deleted;
-	bool is_child;		  /* added by --children, not named by the user                  */
-	bool gone;		  /* exited or was replaced; kept so that indexes stay            */
+	/* Its program began while it was observed: when, CLOCK_MONOTONIC; 0: before, or an earlier
+	 * generation of probes has counted it. */
+	uint64_t begun_ns;
+	bool new_program; /* it is what the next generation is made for                   */
+	bool is_child;	  /* added by --children, not named by the user                  */
+	bool gone;	  /* exited or was replaced; kept so that indexes stay            */
 	const struct sonde_allocator *allocator; /* NULL: not recognised                          */
-	char allocator_version[32];		 /* "" if it cannot be known                       */
-	const struct sonde_daemon *daemon;	 /* NULL: not a daemon that sonde knows            */
+	char allocator_version[32];	   /* "" if it cannot be known                       */
+	const struct sonde_daemon *daemon; /* NULL: not a daemon that sonde knows            */
 };
 
 /* Indexes are stable for the whole session: a target that went stays, marked gone. */
@@ -40,8 +44,8 @@ struct sonde_target_list {
 
 /*
  * Open @pid: check that it exists, is a user process, alive and readable; fill everything above.
- * Logs one sentence with the cause. -ESRCH no such process, kernel thread or zombie; -EACCES another
- * user's without the privilege; -EOPNOTSUPP a 32-bit program.
+ * Logs one sentence with the cause. -ESRCH no such process, kernel thread or zombie; -EACCES
+ * another user's without the privilege; -EOPNOTSUPP a 32-bit program.
  */
 int sonde_target_open(struct sonde_target *t, pid_t pid);
 void sonde_target_fini(struct sonde_target *t);

@@ -83,6 +83,8 @@ struct bare {
 
 #define PROLOGUE_MAX 64 /* bytes; compilers let a few instructions slip in between */
 
+#define BARE_MAX (1u << 20) /* bytes of a function that is decoded whole */
+
 /* A prologue under examination. */
 struct prologue {
 	uint8_t code[PROLOGUE_MAX];
@@ -140,7 +142,43 @@ static int add_prologue(struct sonde_unwind_table *t, uint64_t start, struct pro
 	return err;
 }
 
-/* Behind its prologue rbp is the frame's until the epilogue, from which nothing is called. */
+/* `pop %rbp` or `leave`: rbp is the caller's again, and only the return address is left. */
+static bool ends_frame(const uint8_t *code, const struct sonde_insn *insn)
+{
+	return insn->length == 1 && (*code == 0x5d || *code == 0xc9);
+}
+
+/* Nothing is called between the end of the frame and the return, but a thread may be interrupted
+ * there. */
+static int add_epilogues(struct sonde_unwind_table *t, struct sonde_elf *elf,
+			 const struct sonde_sym *sym, const struct prologue *p)
+{
+	sonde_autofree uint8_t *code = sym->size <= BARE_MAX ? malloc(sym->size) : NULL;
+	struct sonde_insn insn;
+	bool ended = false;
+	int err = 0;
+
+	if (!code || p->saved != p->depth || sonde_elf_code(elf, sym->offset, code, sym->size))
+		return 0;
+	for (uint64_t at = p->at, next; !err && at < sym->size; at = next) {
+		if (sonde_insn_decode(code + at, sym->size - at, &insn, NULL, 0))
+			return ended ? sonde_unwind_add(t, sym->value + at, rule_of(p)) : 0;
+		next = at + insn.length;
+		if (next >= sym->size)
+			break;
+		if (ends_frame(code + at, &insn)) {
+			err = sonde_unwind_add(t, sym->value + next,
+					       SONDE_UNWIND_RULE(SONDE_UNWIND_RSP, 8, 0));
+			ended = true;
+		} else if (ended && insn.flow != SONDE_FLOW_NEXT && insn.flow != SONDE_FLOW_JCC) {
+			err = sonde_unwind_add(t, sym->value + next, rule_of(p));
+			ended = false;
+		}
+	}
+	return err;
+}
+
+/* Behind its prologue rbp is the frame's until the epilogue. */
 static int add_bare(void *ctx, const struct sonde_sym *sym)
 {
 	struct bare *b = ctx;
@@ -160,6 +198,7 @@ static int add_bare(void *ctx, const struct sonde_sym *sym)
 		return 0;
 	}
 	t->by_frame_pointer++;
+	err = err ? err : add_epilogues(t, b->elf, sym, &p);
 	return err ? err : sonde_unwind_add(t, sym->value + sym->size, SONDE_UNWIND_NONE);
 }
 

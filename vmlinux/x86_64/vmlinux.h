@@ -171,6 +171,7 @@ struct task_struct {
 	unsigned int __state;
 	unsigned in_iowait : 1;
 	unsigned long nvcsw, nivcsw;
+	unsigned long min_flt, maj_flt;
 	struct sched_entity se;
 	struct sched_info sched_info;
 	__u64 start_boottime;
@@ -258,11 +259,13 @@ struct bpf_iter_meta {
 	__u64 seq_num;
 };
 struct super_block {
+	unsigned int s_dev;
 	unsigned long s_magic;
 };
 struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
+	unsigned long i_ino;
 };
 struct file {
 	void *private_data;

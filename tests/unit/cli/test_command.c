@@ -103,6 +103,20 @@ static void test_refuses(void **state)
 }
 
 /* Whatever else is missing or wrong with the words, --help answers. */
+/* What follows a word is not parsed: its options are another's. */
+static void test_dashes_forgotten(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("sonde run -d 12s searchd --config x"), -EINVAL);
+	assert_int_equal(args.seen, 1ull << __builtin_ctzll(args.seen));
+	assert_int_equal(args.n_words, 1);
+	assert_int_equal(parse("sonde record -o f -d 1s prog -p 3"), -EINVAL);
+	assert_int_equal(args.n_words, 1);
+	assert_int_equal(args.pids.n, 0);
+	assert_int_equal(parse("sonde report -q f --slowest 3"), 0);
+	assert_int_equal(args.slowest, 3);
+}
+
 static void test_help_comes_first(void **state)
 {
 	(void)state;
@@ -149,6 +163,8 @@ static void test_alloc_modes(void **state)
 		{"sonde stat -p 1 --alloc-mode counters", true, true, true},
 		{"sonde stat -p 1 --alloc-mode off", false, false, false},
 		{"sonde stat -p 1 --lens rss --alloc-mode exact -d 1s", false, false, true},
+		{"sonde stat -p 1 --lens rss --alloc-mode windows", false, false, true},
+		{"sonde stat -p 1 --sites", false, false, true},
 	};
 	struct sonde_session_opts opts;
 
@@ -162,6 +178,29 @@ static void test_alloc_modes(void **state)
 	}
 }
 
+/* --sites by itself means windows; the budget is in percent. */
+static void test_windows(void **state)
+{
+	struct sonde_session_opts opts;
+
+	(void)state;
+	assert_int_equal(parse("sonde stat -p 1 --sites"), 0);
+	assert_int_equal(sonde_observe_opts(&args, &opts), 0);
+	assert_int_equal(opts.alloc_mode, SONDE_ALLOC_MODE_WINDOWS);
+	assert_true(opts.lens.alloc_windows);
+	assert_true(opts.lens.budget_cpu == 0.01 && opts.lens.budget_time == 0.005);
+	assert_int_equal(parse("sonde stat -p 1 --alloc-mode windows --budget 2,25"), 0);
+	assert_int_equal(sonde_observe_opts(&args, &opts), 0);
+	assert_true(opts.lens.budget_cpu == 0.02 && opts.lens.budget_time == 0.25);
+	assert_int_equal(parse("sonde stat -p 1 --alloc-mode exact --sites -d 1s"), 0);
+	assert_int_equal(sonde_observe_opts(&args, &opts), 0);
+	assert_false(opts.lens.alloc_windows);
+	assert_int_equal(parse("sonde stat -p 1 --alloc-mode windows --budget 2"), -EINVAL);
+	assert_int_equal(parse("sonde stat -p 1 --alloc-mode windows --budget 0,1"), -EINVAL);
+	assert_int_equal(parse("sonde stat -p 1 --alloc-mode windows --budget 1,101"), -EINVAL);
+	assert_int_equal(parse("sonde stat -p 1 --alloc-mode windows --budget nan,1"), -EINVAL);
+}
+
 static void test_session_opts_refused(void **state)
 {
 	static const struct {
@@ -173,6 +212,12 @@ static void test_session_opts_refused(void **state)
 		{"sonde stat -p 1 --alloc-mode exact -d 1s --passive", -EINVAL},
 		{"sonde stat -p 1 --lens alloc --alloc-mode off -d 1s", -EINVAL},
 		{"sonde stat -p 1 --alloc-mode counters --passive -d 1s", -EINVAL},
+		{"sonde stat -p 1 --alloc-mode windows --passive", -EINVAL},
+		{"sonde stat -p 1 --sites --passive", -EINVAL},
+		{"sonde stat -p 1 --sites --alloc-mode counters", -EINVAL},
+		{"sonde stat -p 1 --sites --sites-sample 4", -EINVAL},
+		{"sonde stat -p 1 --budget 1,1", -EINVAL},
+		{"sonde stat -p 1 --alloc-mode exact -d 1s --budget 1,1", -EINVAL},
 		{"sonde stat -p 1 --comm a-name-of-16-chars", -EINVAL},
 		{"sonde stat --dry-run -- prog", -EINVAL},
 		{"sonde stat -p 1 --tid 4194304", -ESRCH},
@@ -203,10 +248,16 @@ static void test_exit(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accepts),	     cmocka_unit_test(test_started_command),
-		cmocka_unit_test(test_refuses),	     cmocka_unit_test(test_help_comes_first),
-		cmocka_unit_test(test_session_opts), cmocka_unit_test(test_session_opts_refused),
-		cmocka_unit_test(test_alloc_modes),  cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_accepts),
+		cmocka_unit_test(test_started_command),
+		cmocka_unit_test(test_refuses),
+		cmocka_unit_test(test_dashes_forgotten),
+		cmocka_unit_test(test_help_comes_first),
+		cmocka_unit_test(test_session_opts),
+		cmocka_unit_test(test_session_opts_refused),
+		cmocka_unit_test(test_alloc_modes),
+		cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_windows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, finish);

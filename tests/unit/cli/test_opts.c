@@ -114,7 +114,7 @@ static int parse(struct values *v, struct sonde_opt_result *r, const char *const
 		argc++;
 	memset(v, 0, sizeof(*v));
 	assert_int_equal(sonde_opts_init(&table, v), 0);
-	return sonde_opts_parse(&table, UINT64_MAX, argc, argv, v, r);
+	return sonde_opts_parse(&table, UINT64_MAX, true, argc, argv, v, r);
 }
 
 #define ARGV(...) ((const char *const[]){__VA_ARGS__, NULL})

@@ -58,7 +58,8 @@ static void test_costs(void **state)
 	struct sonde_probe_site stepped = {.site.kind = SONDE_INSN_STEPPED};
 	struct sonde_probe_site emulated = {.site.kind = SONDE_INSN_EMULATED};
 	struct sonde_hook kernel = {.name = "k"};
-	struct sonde_hook dear = {.sites = &stepped, .n_sites = 1};
+	struct sonde_probe_site both[] = {stepped, emulated};
+	struct sonde_hook dear = {.sites = both, .n_sites = 2}; /* not its first site alone */
 	struct sonde_hook cheap = {.sites = &emulated, .n_sites = 1};
 	struct sonde_plan_item items[] = {
 		{.hook = &kernel, .kind = SONDE_LINK_TP_BTF},
@@ -84,8 +85,9 @@ static void test_costs(void **state)
 	p.calibrated = true;
 	sonde_plan_print_costs(out, &p);
 	fclose(out);
-	assert_string_equal(text, "costs a hit    tp_btf 61 ns, uprobe_multi 1.50 us, uprobe_multi "
-				  "600 ns (calibrated here, now)\n");
+	assert_string_equal(text,
+			    "costs a hit    tp_btf 61 ns, uprobe_multi (single-stepped) 1.50 us, "
+			    "uprobe_multi (emulated) 600 ns (calibrated here, now)\n");
 	free(text);
 }
 

@@ -179,6 +179,8 @@ static void test_jsonl_totals(void **state)
 		    "SELECT 'degraded', what, remedy FROM note");
 	assert_json("map(select(.type == \"drops\")) | map(.count) | max",
 		    "SELECT max(count) FROM drops");
+	assert_json("map(select(.type == \"drops\")) | length",
+		    "SELECT count(*) FROM drops WHERE count > 0");
 	assert_json("map(select(.type == \"meta\"))[0].meta[\"kernel.release\"]",
 		    "SELECT value FROM meta WHERE key = 'kernel.release'");
 	assert_json(

@@ -8,6 +8,7 @@
 #include "core/mem.h"
 #include "judge/asking.h"
 #include "judge/figures.h"
+#include "show/summary.h"
 
 static const struct sonde_metric_desc descs[] = {
 	{"ask.calls", "count", SONDE_COUNTER, ""},
@@ -15,6 +16,7 @@ static const struct sonde_metric_desc descs[] = {
 	{"ask.cpu", "ns", SONDE_COUNTER, ""},
 	{"ask.rate", "count", SONDE_GAUGE, ""},
 	{"ask.cpu_share", "ratio", SONDE_GAUGE, ""},
+	{"ask.cpus", "ratio", SONDE_GAUGE, ""},
 	{"ask.caller_calls", "count", SONDE_COUNTER, ""},
 	{"ask.caller_cpu", "ns", SONDE_COUNTER, ""},
 	{"ask.target_cpu", "ns", SONDE_COUNTER, ""},
@@ -47,7 +49,7 @@ static void test_nobody(void **state)
 	sonde_snapshot_init(&s);
 	assert_false(sonde_asking_of(&s, &a));
 	sonde_figures_of(&s, &f);
-	assert_true(isnan(f.memory.ask_share));
+	assert_string_equal(f.memory.asking, "");
 	put(&s, "ask.cpu_share", "", 0);
 	assert_true(sonde_asking_of(&s, &a));
 	assert_int_equal(a.n, 0);
@@ -92,10 +94,59 @@ static void test_order_and_sentence(void **state)
 	assert_int_equal(d.n, 1);
 	assert_int_equal(d.f[0].cause, SONDE_CAUSE_ASKING);
 	assert_string_equal(d.f[0].text,
-			    "asking the allocator for statistics takes 63 % of the CPU: "
+			    "asking the allocator for statistics takes 63 % of the target's CPU: "
 			    "MallocExtension::GetNumericProperty 62 % (41,203 calls a second of "
 			    "20.0 us), called from handle+0x1c (kudu) 51 %, limit+0x8 (kudu) 11 %");
 	sonde_snapshot_fini(&s);
+}
+
+static char *summary(const struct sonde_snapshot *s)
+{
+	char *text = NULL;
+	size_t n;
+	FILE *out = open_memstream(&text, &n);
+
+	sonde_summary_ask(out, s);
+	fclose(out);
+	return text;
+}
+
+/* A share of next to nothing is no finding: an idle redis asks once a second and does little else.
+ */
+static void test_idle(void **state)
+{
+	static const struct {
+		double cpus;
+		const char *says;
+		bool matters;
+	} rows[] = {
+		{0.00032, "statistics: 63 % of the target's CPU (0.03 % of a CPU), next to", false},
+		{0.00001, "(under 0.01 % of a CPU), next to nothing\n", false},
+		{0.009999, "(1.00 % of a CPU), next to nothing\n", false},
+		{0.01, "takes 63 % of the target's CPU (1.0 % of a CPU)\n  MallocExt", true},
+		{0.5, "takes 63 % of the target's CPU (50 % of a CPU)\n", true},
+		{3.14, "takes 63 % of the target's CPU (314 % of a CPU)\n", true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
+		struct sonde_snapshot s;
+		struct sonde_figures f;
+		struct sonde_diagnosis d;
+		char *text;
+
+		sonde_snapshot_init(&s);
+		fill(&s);
+		put(&s, "ask.cpus", "", rows[i].cpus);
+		text = summary(&s);
+		if (!strstr(text, rows[i].says))
+			fail_msg("'%s' is not in:\n%s", rows[i].says, text);
+		free(text);
+		sonde_figures_of(&s, &f);
+		sonde_diagnose(&f.memory, &d);
+		assert_int_equal(d.n, rows[i].matters);
+		sonde_snapshot_fini(&s);
+	}
 }
 
 /* More of both than are kept, and names that fill any buffer. */
@@ -135,6 +186,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nobody),
 		cmocka_unit_test(test_order_and_sentence),
+		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_many),
 	};
 

@@ -331,6 +331,9 @@ static void test_settings(void **state)
 static void test_cautions(void **state)
 {
 	struct sonde_drops lost = {.lens = SONDE_LENS_QUERY, .cause = 1, .count = 42};
+	/* What leaves the counts right is no reason to warn. */
+	struct sonde_drops kept = {
+		.lens = SONDE_LENS_FAULT, .cause = SONDE_DROP_UNFINISHED, .count = 14};
 	struct sonde_compare c;
 
 	(void)state;
@@ -344,12 +347,15 @@ static void test_cautions(void **state)
 	put_note(&b, SONDE_NOTE_DEGRADED, "no tracepoint");
 	put(&b, &calls, "malloc", 0, 5010, 5, NULL);
 	sonde_visit(sonde_arm_visitor(&b), drop, &lost);
+	sonde_visit(sonde_arm_visitor(&b), drop, &kept);
+	sonde_visit(sonde_arm_visitor(&a), drop, &kept);
 	ticks(&b, 5011, 5030);
 	assert_int_equal(sonde_compare_make(&a, &b, &c), 0);
 	assert_true(cautioned(&c, "A is cut short"));
 	assert_true(cautioned(&c, "A: while it was recorded thp.enabled changed from madvise"));
 	assert_true(cautioned(&c, "B is degraded: no tracepoint"));
 	assert_true(cautioned(&c, "B lost 42 events"));
+	assert_false(cautioned(&c, "A lost"));
 	assert_true(cautioned(&c, "only B counted every allocation"));
 	assert_true(cautioned(&c, "A covers 10.0 s and B 30.0 s"));
 	assert_int_equal(c.n_cautions, 6);
@@ -376,6 +382,104 @@ static void test_refused(void **state)
 	sonde_arm_fini(&other);
 }
 
+/* A gauge of both arms: @early, and @late in the last of the 10 s. */
+static void put_levels(const struct sonde_metric_desc *d, double a_early, double a_late,
+		       double b_early, double b_late)
+{
+	put(&a, d, "", 0, 101, a_early, NULL);
+	put(&a, d, "", 0, 108, a_early, NULL);
+	put(&a, d, "", 0, 110, a_late, NULL);
+	put(&b, d, "", 0, 5001, b_early, NULL);
+	put(&b, d, "", 0, 5008, b_early, NULL);
+	put(&b, d, "", 0, 5010, b_late, NULL);
+}
+
+static const char *unranked(const struct sonde_compare *c, const char *name, const char *label,
+			    const char *figure)
+{
+	const struct sonde_compare_row *row = find(c, name, label, figure);
+
+	assert_non_null(row);
+	return row->unranked;
+}
+
+static void test_few_events(void **state)
+{
+	struct sonde_compare c;
+
+	(void)state;
+	put(&a, &faults, "base.major", 0, 110, 1, NULL);
+	put(&a, &fault_time, "base.major", 0, 110, 4390000, NULL);
+	put(&b, &fault_time, "base.major", 0, 5010, 0, NULL);
+	put(&a, &faults, "base.minor", 0, 110, 0, NULL);
+	put(&b, &faults, "base.minor", 0, 5010, 64, NULL);
+	put(&a, &fault_time, "base.minor", 0, 110, 0, NULL);
+	put(&b, &fault_time, "base.minor", 0, 5010, 64e6, NULL);
+	assert_int_equal(sonde_compare_make(&a, &b, &c), 0);
+	assert_string_equal(unranked(&c, "fault.time", "base.major", "per s"), "few events");
+	assert_string_equal(unranked(&c, "fault.count", "base.major", "per s"), "few events");
+	/* Many against none is a difference. */
+	assert_null(unranked(&c, "fault.count", "base.minor", "per s"));
+	assert_null(unranked(&c, "fault.time", "base.minor", "per s"));
+	sonde_compare_fini(&c);
+}
+
+static void test_one_instant(void **state)
+{
+	static const struct sonde_metric_desc live = {"alloc.allocated", "bytes", SONDE_GAUGE, ""};
+	struct sonde_compare c;
+
+	(void)state;
+	put_levels(&live, 4340000, 4340000, 4350000, 1100000); /* the load ended before the last */
+	put_levels(&anon, 9e7, 9.1e7, 5e7, 5.1e7);
+	assert_int_equal(sonde_compare_make(&a, &b, &c), 0);
+	assert_string_equal(unranked(&c, "alloc.allocated", "", "level"),
+			    "moved as much within a run");
+	assert_null(unranked(&c, "rss.anon", "", "level"));
+	sonde_compare_fini(&c);
+}
+
+static void test_shared(void **state)
+{
+	static const struct sonde_metric_desc shared[] = {
+		{"rss.memcg_anon_huge", "bytes", SONDE_GAUGE, ""},
+		{"rss.held_system", "bytes", SONDE_GAUGE, ""},
+		{"thp.system_level", "count", SONDE_GAUGE, ""},
+	};
+	struct sonde_compare c;
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(shared); i++)
+		put_levels(&shared[i], 1e6, 1e6, 9e7, 9e7);
+	put_levels(&anon, 9e7, 9.1e7, 5e7, 5.1e7);
+	assert_int_equal(sonde_compare_make(&a, &b, &c), 0);
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(shared); i++)
+		assert_int_equal(find(&c, shared[i].name, "", "level")->section,
+				 SONDE_COMPARE_SHARED);
+	assert_int_equal(find(&c, "rss.anon", "", "level")->section, SONDE_COMPARE_MEMORY);
+	sonde_compare_fini(&c);
+}
+
+static void test_counted_over_unequal_time(void **state)
+{
+	static const struct sonde_metric_desc out = {"alloc.handed_out", "bytes", SONDE_COUNTER,
+						     ""};
+	static const struct sonde_metric_desc from = {"alloc.counted_from", "ns", SONDE_GAUGE, ""};
+	struct sonde_compare c;
+
+	(void)state;
+	put(&a, &out, "", 0, 110, 28e6, NULL);
+	put(&b, &out, "", 0, 5010, 13e6, NULL);
+	put(&a, &from, "", 0, 110, 0, NULL);
+	put(&b, &from, "", 0, 5010, 3e9, NULL);
+	assert_int_equal(sonde_compare_make(&a, &b, &c), 0);
+	assert_string_equal(unranked(&c, "alloc.handed_out", "", "per s"),
+			    "not counted over the same time");
+	assert_null(find(&c, "alloc.counted_from", "", "level"));
+	assert_int_equal(c.n_cautions, 1);
+	sonde_compare_fini(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -387,6 +491,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_latency, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_settings, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cautions, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_few_events, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_instant, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_shared, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_counted_over_unequal_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 	};
 

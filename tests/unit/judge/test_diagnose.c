@@ -10,9 +10,11 @@
 /* cmocka first */
 #include "judge/diagnose.h"
 
-#define MB 1e6
-#define GB 1e9
-#define H  3600.0
+#define MB  1e6
+#define GB  1e9
+#define KIB 1024.0
+#define MIB 1048576.0
+#define H   3600.0
 
 static struct sonde_memory_figures base(double rss, double anon)
 {
@@ -84,6 +86,7 @@ static void test_index_dominates(void **state)
 	f.allocator = 28.2 * GB;
 	f.lazyfree = 1.2 * GB;
 	live(&f, 17.9 * GB, 17.9 * GB, 17.9 * GB);
+	f.heap = 27 * GB;
 	f.observed_s = 30;
 	f.file_parts = "(.spd 6.1 GiB)";
 	says(&f, SONDE_CAUSE_INDEX, SONDE_FOUND_YES, "52 % of RSS");
@@ -127,6 +130,7 @@ static void test_real_leak(void **state)
 	(void)state;
 	f.rss_first = f.anon_first = 2 * GB;
 	live(&f, 1.7 * GB, 7.8 * GB, 7.8 * GB);
+	f.heap = 8 * GB;
 	f.observed_s = 24 * H;
 	says(&f, SONDE_CAUSE_LEAK, SONDE_FOUND_YES, "live memory grew with RSS");
 	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, "at most");
@@ -230,6 +234,8 @@ static void test_lazyfree(void **state)
 	(void)state;
 	f.lazyfree = 3 * GB;
 	live(&f, 1.7 * GB, 1.7 * GB, 1.7 * GB);
+	f.heap = 4.9 * GB;
+	f.heap_back = 3 * GB;
 	says(&f, SONDE_CAUSE_LAZYFREE, SONDE_FOUND_YES, "without it RSS is 1.86 GiB");
 	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, "at most");
 }
@@ -249,6 +255,124 @@ static void test_outside(void **state)
 	says(&f, SONDE_CAUSE_OUTSIDE, SONDE_FOUND_AT_MOST, "system-wide");
 	f.held_system = 10 * MB;
 	says_nothing_of(&f, SONDE_CAUSE_OUTSIDE);
+}
+
+/* What the heap has free is what bounds it: live memory may never have been touched. */
+static void test_live_untouched(void **state)
+{
+	struct sonde_memory_figures f = base(42 * MIB, 41 * MIB);
+
+	(void)state;
+	/* 40 MiB of blocks, 7 of 8 given back, and then 100 MiB that nobody touched. */
+	live(&f, 105 * MIB, 105 * MIB, 105 * MIB);
+	f.heap = 140 * MIB;
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST, "at most 35.0 MiB (83 %)");
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST, "cannot be told");
+	/* The untouched chunk is known to be a mapping of its own: */
+	f.own = 40 * MIB;
+	f.own_big = 0;
+	f.heap_big = 100 * MIB;
+	says(&f, SONDE_CAUSE_RETENTION, SONDE_FOUND_YES,
+	     "35.0 MiB (83 %) resident beyond the 5.00 MiB live, big chunks left out");
+	/* All of it touched, and none free. */
+	f.heap = 105 * MIB;
+	f.own = 105 * MIB;
+	f.own_big = 100 * MIB;
+	f.rss = f.anon = f.allocator = 106 * MIB;
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, "at most 0 B (0 %)");
+	/* Arenas that are in use to a half, in which some live memory was not touched either. */
+	f.heap = 300 * MIB;
+	f.own = 185 * MIB;
+	f.rss = f.anon = f.allocator = 186 * MIB;
+	live(&f, 200 * MIB, 200 * MIB, 200 * MIB);
+	f.heap_big = 150 * MIB;
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST, "at most 100 MiB (54 %)");
+	/* Most of what was resident when the mappings were read has gone since. */
+	f.allocator = 120 * MIB;
+	live(&f, 190 * MIB, 190 * MIB, 190 * MIB);
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST, "at most 110 MiB");
+	f.allocator = 186 * MIB;
+	live(&f, 195 * MIB, 195 * MIB, 195 * MIB);
+	says(&f, SONDE_CAUSE_FRAGMENTATION, SONDE_FOUND_YES,
+	     "about 40.0 MiB (22 %) resident beyond the 45.0 MiB live");
+}
+
+/* The allocator has not what the program mapped itself. */
+static void test_program_maps(void **state)
+{
+	struct sonde_memory_figures f = base(110 * MIB, 71 * MIB);
+
+	(void)state;
+	/* mariadbd: 44.4 MiB live of 45.8 MiB from the system; 25 MiB of its own mappings. */
+	live(&f, 44.4 * MIB, 44.4 * MIB, 44.4 * MIB);
+	f.heap = 45.8 * MIB;
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, "at most 1.40 MiB (1 %)");
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO,
+	     "; at least 25.2 MiB is mapped by the program itself");
+	/* Some big chunks are in mappings that could not be told from the program's. */
+	f.own = 14 * MIB;
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO,
+	     "live; at least 25.2 MiB is mapped by the program itself");
+	/* 32 MiB of its own in huge pages, all in use, beside a heap of 132 KiB. */
+	f = base(34 * MIB, 32.5 * MIB);
+	live(&f, 4.66 * KIB, 4.66 * KIB, 4.66 * KIB);
+	f.anon_huge = 32 * MIB;
+	f.heap = 132 * KIB;
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, "at most 127 KiB (0 %)");
+	says_nothing_of(&f, SONDE_CAUSE_HUGE);
+	/* A heap that keeps 40 of 50 MiB, under which 24 MiB of huge pages are at least, or 42. */
+	f = base(90 * MIB, 88 * MIB);
+	f.anon_huge = 62 * MIB;
+	f.heap = f.own = 50 * MIB;
+	f.heap_big = f.own_big = 0;
+	live(&f, 10 * MIB, 10 * MIB, 10 * MIB);
+	says(&f, SONDE_CAUSE_RETENTION, SONDE_FOUND_YES, "40.0 MiB (44 %)");
+	f.anon_huge = 80 * MIB;
+	says(&f, SONDE_CAUSE_HUGE, SONDE_FOUND_YES, "40.0 MiB (44 %)");
+	/* Live not known, as where the free lists were not walked to the end. */
+	f.live = NAN;
+	f.live_why = "its free memory was not walked";
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_AT_MOST,
+	     "at most 50.0 MiB (56 %): what of it is in use cannot be told, its free memory");
+}
+
+/* An allocator that does not say what it has free: nothing bounds it from above. */
+static void test_heap_unknown(void **state)
+{
+	struct sonde_memory_figures f = base(110 * MIB, 100 * MIB);
+
+	(void)state;
+	/* An idle redis: no more can be wasted than there is. */
+	live(&f, 9 * MIB, 9 * MIB, 9 * MIB);
+	f.allocator = 10 * MIB;
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_NO, "at most 10.0 MiB (9 %)");
+	f.allocator = 100 * MIB;
+	live(&f, 95 * MIB, 95 * MIB, 95 * MIB);
+	says(&f, SONDE_CAUSE_ALLOCATOR, SONDE_FOUND_CANNOT_TELL, "cannot tell");
+	live(&f, 20 * MIB, 20 * MIB, 20 * MIB);
+	says(&f, SONDE_CAUSE_RETENTION, SONDE_FOUND_YES,
+	     "80.0 MiB (73 %) resident beyond the 20.0 MiB live, if the program maps no memory");
+}
+
+/* The command to type next is one that can be typed. */
+static void test_next(void **state)
+{
+	struct sonde_memory_figures f = base(10 * GB, 9 * GB);
+	struct sonde_diagnosis d;
+
+	(void)state;
+	f.live_change = 0;
+	says(&f, SONDE_CAUSE_LEAK, SONDE_FOUND_CANNOT_TELL, "cannot tell from one reading");
+	sonde_diagnose(&f, &d);
+	assert_null(strstr(find(&d, SONDE_CAUSE_LEAK)->text, "attach"));
+	f.observed_s = 5;
+	says(&f, SONDE_CAUSE_LEAK, SONDE_FOUND_CANNOT_TELL, "from 5 s; live +0 B since attach");
+	f.target = "-n searchd";
+	sonde_diagnose(&f, &d);
+	assert_string_equal(find(&d, SONDE_CAUSE_LEAK)->next, "sonde record -n searchd -d 6h");
+	f.target = "";
+	sonde_diagnose(&f, &d);
+	assert_string_equal(find(&d, SONDE_CAUSE_LEAK)->next, "sonde run -d 6h -- COMMAND");
 }
 
 /* Nothing is known: nothing is said. And no figure that is not known reads as 0. */
@@ -277,6 +401,8 @@ int main(void)
 		cmocka_unit_test(test_sparse_slabs),	cmocka_unit_test(test_retention),
 		cmocka_unit_test(test_fragmentation),	cmocka_unit_test(test_lazyfree),
 		cmocka_unit_test(test_outside),		cmocka_unit_test(test_nothing_known),
+		cmocka_unit_test(test_live_untouched),	cmocka_unit_test(test_program_maps),
+		cmocka_unit_test(test_heap_unknown),	cmocka_unit_test(test_next),
 	};
 
 	return cmocka_run_group_tests_name("diagnose", tests, NULL, NULL);

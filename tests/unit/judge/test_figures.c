@@ -16,6 +16,8 @@ static const struct sonde_metric_desc descs[] = {
 	{"rss.ledger", "bytes", SONDE_GAUGE, ""},	{"rss.file_ext", "bytes", SONDE_GAUGE, ""},
 	{"rss.held_outside", "bytes", SONDE_GAUGE, ""}, {"rss.walk_time", "ns", SONDE_GAUGE, ""},
 	{"thp.bloat", "bytes", SONDE_COUNTER, ""},	{"rss.lazyfree", "bytes", SONDE_GAUGE, ""},
+	{"alloc.allocated", "bytes", SONDE_GAUGE, ""},	{"alloc.heap", "bytes", SONDE_GAUGE, ""},
+	{"alloc.live", "bytes", SONDE_GAUGE, ""},	{"alloc.calls", "count", SONDE_COUNTER, ""},
 };
 
 static void put(struct sonde_snapshot *s, const char *name, const char *label, uint32_t target,
@@ -45,6 +47,9 @@ static void test_nothing(void **state)
 	assert_true(isnan(f.memory.rss) && isnan(f.memory.allocator) && isnan(f.memory.live));
 	assert_true(isnan(f.memory.file_data) && isnan(f.memory.bloat));
 	assert_string_equal(f.target, "-p PID");
+	assert_string_equal(f.memory.live_why,
+			    "the allocator was not asked: it takes alloc in --lens, and no "
+			    "--alloc-mode off");
 	sonde_snapshot_fini(&s);
 }
 
@@ -77,6 +82,10 @@ static void test_two_targets_over_time(void **state)
 	assert_true(f.memory.file_data == 6144);
 	assert_string_equal(f.file_parts, "(.spd 4.00 KiB, .spp 2.00 KiB)");
 	assert_string_equal(f.target, "-p 812");
+	/* Mappings are read more seldom: what came since is not overlooked. */
+	put(&s, "rss.anon", "", 1, 61, 100, NULL);
+	sonde_figures_of(&s, &f);
+	assert_true(f.memory.allocator == 150);
 	/* One exits: what is held is the other's. */
 	put(&s, "rss.total", "", 1, 61, 0, "it exited");
 	sonde_figures_of(&s, &f);
@@ -97,6 +106,87 @@ static void test_absent_later(void **state)
 	sonde_figures_of(&s, &f);
 	assert_true(isnan(f.memory.held_own));
 	sonde_snapshot_fini(&s);
+}
+
+/* Why live is not known, from least to most: each fact comes on top of the earlier. */
+static void test_live_of_all_or_none(void **state)
+{
+	struct sonde_snapshot s;
+	struct sonde_figures f;
+
+	(void)state;
+	sonde_snapshot_init(&s);
+	put(&s, "rss.total", "", 0, 0, 100, NULL);
+	put(&s, "rss.total", "", 1, 0, 100, NULL);
+	put(&s, "alloc.calls", "", 0, 0, 0, "it was not recognised");
+	assert_string_equal(sonde_figure_why_not_live(&s), "it was not recognised");
+	put(&s, "alloc.live", "", 0, 0, 5, NULL);
+	assert_non_null(strstr(sonde_figure_why_not_live(&s), "exact mode"));
+	put(&s, "alloc.allocated", "", 0, 0, 40, NULL);
+	put(&s, "alloc.heap", "", 0, 0, 50, NULL);
+	sonde_figures_of(&s, &f);
+	assert_true(isnan(f.memory.live) && isnan(f.memory.heap)); /* of one of two */
+	assert_non_null(strstr(f.memory.live_why, "not read in every process"));
+	put(&s, "alloc.allocated", "", 1, 0, 0, "it is swapped");
+	sonde_figures_of(&s, &f);
+	assert_true(isnan(f.memory.live));
+	assert_string_equal(f.memory.live_why, "it is swapped");
+	put(&s, "rss.total", "", 1, 1, 0, "it exited");
+	sonde_figures_of(&s, &f);
+	assert_true(f.memory.live == 40 && f.memory.heap == 50);
+	sonde_snapshot_fini(&s);
+}
+
+/* glibc's rows are its own; of another allocator nothing tells. */
+static void test_own_rows(void **state)
+{
+	static const char *const rows[] = {"heap", "arenas", "large", "mapped", "stacks"};
+	struct sonde_snapshot s;
+	struct sonde_figures f;
+
+	(void)state;
+	sonde_snapshot_init(&s);
+	put(&s, "rss.total", "", 0, 0, 100, NULL);
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++)
+		put(&s, "rss.ledger", rows[i], 0, 0, 1 << i, NULL);
+	sonde_figures_of(&s, &f);
+	assert_true(isnan(f.memory.own) && f.memory.allocator == 15);
+	sonde_meta_set(&s.meta, "target.0.allocator", "glibc");
+	sonde_figures_of(&s, &f);
+	assert_true(f.memory.own == 7 && f.memory.own_big == 4);
+	sonde_snapshot_fini(&s);
+}
+
+/* A process that has gone is not to be observed by its pid. */
+static void test_target_to_name(void **state)
+{
+	static const struct {
+		const char *comm, *ended, *path, *status, *says;
+	} rows[] = {
+		{"searchd", "duration", "", "", "-p 812"},
+		{"searchd", "target exited", "", "", "-n searchd"},
+		{"searchd", "duration", "a.sonde", "", "-n searchd"},
+		{"my prog", "target exited", "", "", "-n NAME"},
+		{"$(x)", "duration", "a.sonde", "", "-n NAME"},
+		{"-p", "duration", "a.sonde", "", "-n NAME"},
+		{"searchd", "duration", "", "143", ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(rows); i++) {
+		struct sonde_snapshot s;
+		struct sonde_figures f;
+
+		sonde_snapshot_init(&s);
+		sonde_meta_set(&s.meta, "target.0.pid", "812");
+		sonde_meta_set(&s.meta, "target.0.comm", "%s", rows[i].comm);
+		sonde_meta_set(&s.meta, "ended", "%s", rows[i].ended);
+		sonde_meta_set(&s.meta, "recording.path", "%s", rows[i].path);
+		sonde_meta_set(&s.meta, "command.status", "%s", rows[i].status);
+		sonde_figures_of(&s, &f);
+		assert_string_equal(f.target, rows[i].says);
+		sonde_snapshot_fini(&s);
+	}
 }
 
 static char *shown(const struct sonde_snapshot *s, enum sonde_ledger_columns cols)
@@ -152,6 +242,9 @@ int main(void)
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_two_targets_over_time),
 		cmocka_unit_test(test_absent_later),
+		cmocka_unit_test(test_live_of_all_or_none),
+		cmocka_unit_test(test_own_rows),
+		cmocka_unit_test(test_target_to_name),
 		cmocka_unit_test(test_mappings_not_read),
 	};
 

@@ -3,7 +3,9 @@
 #include "unit/unit.h"
 
 #include "attach/plan.h"
+#include "lens/fault_priv.h"
 #include "lens/fault_read.h"
+#include "lens/fault_where.h"
 #include "lens/lens.h"
 
 extern const struct sonde_lens sonde_lens_fault;
@@ -159,13 +161,127 @@ static void series_are_distinct(void **state)
 		}
 }
 
+static const struct fit {
+	const char *title;
+	uint64_t in[4], count, out[4];
+	bool fits;
+} fits[] = {
+	{"exact already", {16, 16, 3, 0}, 35, {16, 16, 3, 0}, true},
+	{"a few more than the samples stand for", {16, 48, 0, 2}, 71, {17, 52, 0, 2}, true},
+	{"fewer: those that stand for themselves stay", {33, 16, 0, 1}, 32, {21, 10, 0, 1}, true},
+	{"no sample: nothing stands for the rest", {0, 5, 1, 0}, 11, {0, 5, 1, 0}, false},
+	{"fewer than the samples themselves", {160, 0, 0, 0}, 9, {160, 0, 0, 0}, false},
+};
+
+/* What a histogram of samples says it holds is what was counted. */
+static void histograms_add_up(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(fits) / sizeof(fits[0]); i++) {
+		uint64_t b[4], sum = 0;
+
+		print_message("%s\n", fits[i].title);
+		memcpy(b, fits[i].in, sizeof(b));
+		assert_int_equal(fault_hist_fit(b, 4, 16, fits[i].count), fits[i].fits);
+		for (size_t k = 0; k < 4; k++) {
+			assert_int_equal(b[k], fits[i].out[k]);
+			sum += b[k];
+		}
+		if (fits[i].fits)
+			assert_int_equal(sum, fits[i].count);
+	}
+}
+
+#define DEV(major, minor) ((major) << 20 | (minor))
+
+static const struct same {
+	const char *title;
+	struct sonde_fault_by_sum seen;
+	struct sonde_map now;
+	enum sonde_map_kind kind;
+	bool same;
+} sames[] = {
+	{"not seen: nothing speaks against it",
+	 {},
+	 {.start = 0x1000, .end = 0x9000},
+	 SONDE_MAP_MMAP,
+	 true},
+	{"a heap that grew",
+	 {.start = 0x1000, .end = 0x3000},
+	 {.start = 0x1000, .end = 0x9000},
+	 SONDE_MAP_HEAP,
+	 true},
+	{"another joined it from below",
+	 {.start = 0x3000, .end = 0x9000},
+	 {.start = 0x1000, .end = 0x9000},
+	 SONDE_MAP_MMAP,
+	 true},
+	{"from both sides",
+	 {.start = 0x3000, .end = 0x5000},
+	 {.start = 0x1000, .end = 0x9000},
+	 SONDE_MAP_MMAP,
+	 true},
+	{"inside of what was there",
+	 {.start = 0x1000, .end = 0x9000},
+	 {.start = 0x3000, .end = 0x5000},
+	 SONDE_MAP_MMAP,
+	 false},
+	{"a stack at the top of what was there",
+	 {.start = 0x1000, .end = 0x9000},
+	 {.start = 0x7000, .end = 0x9000},
+	 SONDE_MAP_STACK,
+	 false},
+	{"a thread's stack",
+	 {.start = 0x7000, .end = 0x9000},
+	 {.start = 0x7000, .end = 0x9000},
+	 SONDE_MAP_STACK,
+	 true},
+	{"the first stack grew",
+	 {.start = 0x7000, .end = 0x9000},
+	 {.start = 0x6000, .end = 0x9000, .path = (char *)"[stack]"},
+	 SONDE_MAP_STACK,
+	 true},
+	{"a file where memory was",
+	 {.start = 0x1000, .end = 0x9000},
+	 {.start = 0x1000, .end = 0x9000, .inode = 7, .path = (char *)"/f"},
+	 SONDE_MAP_FILE,
+	 false},
+	{"another file",
+	 {.start = 0x1000, .end = 0x9000, .is_file = 1, .inode = 8, .dev = DEV(254, 1)},
+	 {.start = 0x1000, .end = 0x9000, .inode = 7, .dev_major = 254, .dev_minor = 1},
+	 SONDE_MAP_FILE,
+	 false},
+	{"the same, grown to one side",
+	 {.start = 0x1000, .end = 0x9000, .is_file = 1, .inode = 7, .dev = DEV(254, 1)},
+	 {.start = 0x3000, .end = 0x5000, .inode = 7, .dev_major = 254, .dev_minor = 1},
+	 SONDE_MAP_FILE,
+	 true},
+	{"overlayfs tells another inode",
+	 {.start = 0x1000, .end = 0x9000, .is_file = 1, .inode = 8, .dev = DEV(254, 1)},
+	 {.start = 0x1000, .end = 0x9000, .inode = 7, .dev_major = 0, .dev_minor = 40},
+	 SONDE_MAP_FILE,
+	 true},
+};
+
+static void mappings_are_told_apart(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(sames) / sizeof(sames[0]); i++) {
+		struct sonde_map now = sames[i].now;
+
+		print_message("%s\n", sames[i].title);
+		now.path = now.path ? now.path : (char *)"";
+		assert_int_equal(fault_where_same(&sames[i].seen, &now, sames[i].kind),
+				 sames[i].same);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(plans_by_feature),
-		cmocka_unit_test(denied_names_the_remedy),
-		cmocka_unit_test(entries_order),
-		cmocka_unit_test(series_are_distinct),
+		cmocka_unit_test(plans_by_feature),  cmocka_unit_test(denied_names_the_remedy),
+		cmocka_unit_test(entries_order),     cmocka_unit_test(series_are_distinct),
+		cmocka_unit_test(histograms_add_up), cmocka_unit_test(mappings_are_told_apart),
 	};
 
 	return cmocka_run_group_tests_name("fault", tests, NULL, NULL);

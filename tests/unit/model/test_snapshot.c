@@ -98,6 +98,12 @@ static void test_drops_and_notes(void **state)
 	d.count = 4; /* cumulative, so it replaces */
 	assert_int_equal(sonde_visit(&s.visitor, drop, &d), 0);
 	assert_int_equal(sonde_snapshot_drops(&s), 4);
+	/* What leaves the counts right is kept, and is no loss. */
+	d = (struct sonde_drops){
+		.lens = SONDE_LENS_FAULT, .cause = SONDE_DROP_UNFINISHED, .count = 14};
+	assert_int_equal(sonde_visit(&s.visitor, drop, &d), 0);
+	assert_int_equal(s.drops[SONDE_LENS_FAULT][SONDE_DROP_UNFINISHED], 14);
+	assert_int_equal(sonde_snapshot_drops(&s), 4);
 	assert_int_equal(sonde_visit(&s.visitor, note, &n), 0);
 	assert_int_equal(s.n_notes, 1);
 	assert_string_equal(s.notes[0].note.lens, "");

@@ -152,6 +152,29 @@ static int visit_all(const char *path)
 	return err;
 }
 
+/* What cannot have been counted or measured is not shown as if it had. */
+static void test_impossible_values(void **state)
+{
+	static const char *const edits[] = {
+		"UPDATE value SET value = 9e999",
+		"UPDATE hist_window SET count = -9223372036854775808",
+		"INSERT OR REPLACE INTO drops (ts_ns, lens, cause, count) "
+		"SELECT ts_ns, 4, 0, -1 FROM tick LIMIT 1",
+		"UPDATE span SET bytes_out = -1",
+		"UPDATE span SET heap_freed = -1",
+	};
+	const char *path = fix_path("impossible");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++) {
+		fix_remove(path);
+		assert_int_equal(fix_record(path, NULL, FIX_TICKS, true), 0);
+		sql(path, edits[i]);
+		assert_int_equal(visit_all(path), -EBADMSG);
+	}
+	fix_remove(path);
+}
+
 /* Cut anywhere, it is refused or read up to the damage: an error each time, for bytes are missing.
  */
 static void test_truncated(void **state)
@@ -269,6 +292,7 @@ int main(void)
 		cmocka_unit_test(test_other_files),
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_wrong_tables),
+		cmocka_unit_test(test_impossible_values),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_hostile_rows),
 		cmocka_unit_test_teardown(test_read_only_directory, be_root),

@@ -419,7 +419,7 @@ static void test_hostile_span(void **state)
 	struct sonde_span s = {
 		.conn = UINT64_MAX,
 		.seq = UINT64_MAX,
-		.bytes_in = UINT64_MAX,
+		.bytes_in = INT64_MAX,
 		.tid = UINT32_MAX,
 		.start_ns = FIX_MONO,
 		.last_ns = FIX_MONO + 5,

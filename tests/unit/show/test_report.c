@@ -75,6 +75,71 @@ static void test_cut_short(void **state)
 	fix_remove(path);
 }
 
+/* One counter, of a target that did nothing at first: no histogram says when recording began. */
+static int record_idle_at_first(const char *path, bool say_start, double cpu_ns)
+{
+	static const struct sonde_metric_desc minflt = {"proc.minflt", "count", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc user = {"proc.cpu_user", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc sys = {"proc.cpu_sys", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_writer_opts opts;
+	struct sonde_writer *w = NULL;
+	const struct sonde_visitor *v;
+	int err;
+
+	fix_remove(path);
+	err = sonde_writer_open(&w, path, &opts);
+	if (err)
+		return err;
+	v = sonde_writer_visitor(w);
+	err = fix_push_begin(v);
+	if (!err && say_start)
+		err = sonde_visit(v, start, FIX_MONO);
+	for (unsigned t = 1; t <= 6 && !err; t++) {
+		struct sonde_metric m = {.desc = &minflt, .label = "", .value = (t - 1) * 1000.0};
+
+		m.ts_ns = FIX_MONO + t * SONDE_NS_PER_SEC;
+		err = sonde_visit(v, metric, &m);
+		m.desc = &sys;
+		m.value = 0;
+		err = err ? err : sonde_visit(v, metric, &m);
+		m.desc = &user;
+		m.value = t > 1 ? cpu_ns : 0;
+		err = err ? err : sonde_visit(v, metric, &m);
+		err = err ? err : sonde_visit(v, tick, m.ts_ns);
+	}
+	return err ? err : sonde_writer_close(&w);
+}
+
+static void test_first_interval_counts(void **state)
+{
+	struct sonde_reader_filter f = {.since_ns = FIX_REAL + 2 * SONDE_NS_PER_SEC,
+					.rebase = true};
+	const char *path = fix_path("idle");
+	char *got;
+
+	(void)state;
+	assert_int_equal(record_idle_at_first(path, true, 3e9), 0);
+	got = report_of(path, NULL, 1);
+	assert_says(got, "17:28:30 to 17:28:36 UTC (6.00 s), NOT COMPLETE");
+	assert_says(got, "CPU 3.00 s (3.00 s user, 0 ns system): 0.50 cores");
+	free(got);
+	got = report_of(path, &f, 1);
+	assert_says(got, "17:28:32 to 17:28:36 UTC (4.00 s)");
+	free(got);
+	f.since_ns = FIX_REAL + 100;
+	got = report_of(path, &f, 1);
+	assert_says(got, "17:28:30 to 17:28:36 UTC (6.00 s)");
+	free(got);
+	/* Of an older version: it is not known to have begun before its first tick. */
+	assert_int_equal(record_idle_at_first(path, false, 48.8e6), 0);
+	got = report_of(path, NULL, 1);
+	assert_says(got, "17:28:31 to 17:28:36 UTC (5.00 s)");
+	/* Too little for ticks to tell user from system. */
+	assert_says(got, "CPU 48.8 ms: 0.01 cores");
+	free(got);
+	fix_remove(path);
+}
+
 /* Counters and drops count from --since, and latency is that of the traces there; where those are
  * not kept, the histograms stand apart and say their time. The one of 250 ms is before. */
 static void test_since(void **state)
@@ -87,7 +152,7 @@ static void test_since(void **state)
 	(void)state;
 	assert_int_equal(fix_record(path, NULL, FIX_TICKS, true), 0);
 	got = report_of(path, &f, 1);
-	assert_says(got, "CPU 7.60 s user, 1.90 s system: 0.50 cores");
+	assert_says(got, "CPU 9.50 s (7.60 s user, 1.90 s system): 0.50 cores");
 	assert_says(got, "Queries 380 (20/s)");
 	assert_says(got, "  max 1.80 ms\n  phases\n    queue wait         380  mean   20.0 us");
 	assert_null(strstr(got, "UTC minute"));
@@ -112,8 +177,9 @@ static void test_since_no_spans(void **state)
 	assert_int_equal(fix_record(path, &opts, FIX_TICKS, true), 0);
 	got = report_of(path, &f, 1);
 	assert_says(got,
-		    "Queries 380 (20/s)\n  distributions are kept by the UTC minute; these are "
-		    "of 2026-11-30 17:29:00 to 17:30:00\n  query.latency                  1,200"
+		    "Queries 380 (20/s)\n  distributions are kept by the UTC minute; these, and "
+		    "their counts, are of 2026-11-30 17:29:00 to 17:30:00\n"
+		    "    query.latency                  1,200"
 		    "  mean ");
 	free(got);
 	fix_remove(path);
@@ -170,9 +236,13 @@ static void test_empty(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_golden),	       cmocka_unit_test(test_cut_short),
-		cmocka_unit_test(test_since),	       cmocka_unit_test(test_no_spans),
-		cmocka_unit_test(test_empty),	       cmocka_unit_test(test_slower_than),
+		cmocka_unit_test(test_golden),
+		cmocka_unit_test(test_cut_short),
+		cmocka_unit_test(test_first_interval_counts),
+		cmocka_unit_test(test_since),
+		cmocka_unit_test(test_no_spans),
+		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_slower_than),
 		cmocka_unit_test(test_since_no_spans),
 	};
 

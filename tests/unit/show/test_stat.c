@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/mem.h"
+#include "show/report_window.h"
 #include "show/stat.h"
 #include "show/summary.h"
 
@@ -28,7 +29,7 @@ static void value(struct sonde_snapshot *s, const struct sonde_metric_desc *desc
 static void start(struct sonde_snapshot *s)
 {
 	sonde_snapshot_init(s);
-	sonde_snapshot_start(s, BEGIN);
+	sonde_visit(&s->visitor, start, BEGIN);
 }
 
 static void tick(struct sonde_snapshot *s, unsigned second)
@@ -57,6 +58,60 @@ static void assert_says(const char *text, const char *words, bool says)
 	fail();
 }
 
+static void note(struct sonde_snapshot *s, const char *what)
+{
+	struct sonde_note n = {
+		.ts_ns = BEGIN, .level = SONDE_NOTE_EVENT, .lens = "", .what = what, .remedy = ""};
+
+	assert_int_equal(sonde_visit(&s->visitor, note, &n), 0);
+}
+
+/* What happens again and again is one line; a few of a kind are told one by one. */
+static void test_many_events(void **state)
+{
+	struct sonde_snapshot s;
+	char *text, what[64];
+
+	(void)state;
+	start(&s);
+	for (int i = 0; i < 374; i++) {
+		snprintf(what, sizeof(what), "pid %d replaced its program by x", 10 + i);
+		note(&s, what);
+	}
+	for (int i = 0; i < 8; i++) {
+		snprintf(what, sizeof(what), "y (pid %d) exited", 10 + i);
+		note(&s, what);
+	}
+	text = TEXT_OF(sonde_summary_notes(out, &s));
+	assert_says(text, "Event pid 10 replaced its program by x (and 373 more like it)\n", true);
+	assert_says(text, "pid 11 replaced", false);
+	assert_says(text, "Event y (pid 10) exited\n", true);
+	assert_says(text, "Event y (pid 17) exited\n", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* A single reading has no rates, and its levels all the same. */
+static void test_one_reading(void **state)
+{
+	static const struct sonde_metric_desc heap = {"alloc.heap", "bytes", SONDE_GAUGE, ""};
+	static const struct sonde_metric_desc live = {"alloc.allocated", "bytes", SONDE_GAUGE, ""};
+	const struct sonde_stat_end end = {.instant = true, .ended = "duration"};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &heap, "", 4 << 20);
+	value(&s, &live, "", 3 << 20);
+	text = TEXT_OF(sonde_stat_summary(out, &s, &end));
+	assert_says(text, "live 3.00 MiB", true);
+	assert_says(text, "of 4.00 MiB from the system", true);
+	assert_says(text, "One reading", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 static void test_allocations(void **state)
 {
 	struct sonde_snapshot s;
@@ -80,6 +135,68 @@ static void test_allocations(void **state)
 }
 
 /* Lost since the line before, as every other column of the line. */
+/* Bytes through jemalloc: since when they count, and their column. */
+static void test_counted_from(void **state)
+{
+	static const struct sonde_metric_desc in = {"alloc.handed_out", "bytes", SONDE_COUNTER,
+						     ""};
+	static const struct sonde_metric_desc back = {"alloc.given_back", "bytes", SONDE_COUNTER,
+						      ""};
+	static const struct sonde_metric_desc from = {"alloc.counted_from", "ns", SONDE_GAUGE, ""};
+	static const struct sonde_metric_desc n = {"alloc.threads", "count", SONDE_GAUGE, ""};
+	struct sonde_stat_view view = {0};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &in, "", 4 << 20);
+	value(&s, &back, "", 1 << 20);
+	value(&s, &n, "", 3);
+	value(&s, &from, "", 0);
+	tick(&s, 1);
+	text = TEXT_OF(sonde_summary_heap(out, &s, 2 * SONDE_NS_PER_SEC));
+	assert_says(text, "handed out 4.00 MiB, given back 1.00 MiB since attach (2.00 MiB/s)",
+		    true);
+	free(text);
+	value(&s, &from, "", 1.5e9);
+	text = TEXT_OF(sonde_summary_heap(out, &s, 2 * SONDE_NS_PER_SEC));
+	assert_says(text, "counted from +1.50 s", true);
+	assert_says(text, "(8.00 MiB/s)", true);
+	assert_says(text, "since attach", false);
+	free(text);
+	text = TEXT_OF((view.out = out, sonde_stat_line(&view, &s)));
+	assert_says(text, "alloc B/s", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* The same lock in two lines says what each is. */
+static void test_stalls(void **state)
+{
+	static const struct sonde_metric_desc time = {"stall.time", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc count = {"stall.count", "count", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc l_time = {"stall.lock_time", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc l_count = {"stall.lock_count", "count", SONDE_COUNTER,
+							 ""};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &time, "mmap_lock", 19700);
+	value(&s, &count, "mmap_lock", 1);
+	value(&s, &l_time, "mmap_lock", 103000);
+	value(&s, &l_count, "mmap_lock", 1);
+	tick(&s, 1);
+	text = TEXT_OF(sonde_summary_stall(out, &s));
+	assert_says(text, "asleep for mmap_lock       19.7 us", true);
+	assert_says(text, "from finding a lock taken to having it", true);
+	assert_says(text, "until it had mmap_lock      103 us", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 static void test_drops(void **state)
 {
 	struct sonde_drops d = {SONDE_LENS_QUERY, SONDE_DROP_RING_FULL, 7, BEGIN};
@@ -124,6 +241,12 @@ static void test_columns(void **state)
 	text = TEXT_OF(sonde_summary_queries(out, &s, SONDE_NS_PER_SEC));
 	assert_string_equal(text, "Queries none seen\n");
 	free(text);
+	s.drops[SONDE_LENS_QUERY][SONDE_DROP_UNDECODED] = 3;
+	text = TEXT_OF(sonde_summary_queries(out, &s, SONDE_NS_PER_SEC));
+	assert_string_equal(text, "Queries none decoded: 3 connections speak no protocol that is "
+				  "known here (known: MySQL, SphinxAPI)\n");
+	free(text);
+	s.drops[SONDE_LENS_QUERY][SONDE_DROP_UNDECODED] = 0;
 	sonde_snapshot_mark(&s);
 	value(&s, &spans, "", 12);
 	tick(&s, 2);
@@ -167,6 +290,9 @@ static void test_groups(void **state)
 	start(&s);
 	value(&s, &spans, "", 1);
 	value(&s, &count, "base.minor", 1);
+	value(&s, &count, "kernel_base.major", 1);
+	value(&s, &count, "pmd.minor", 1);
+	value(&s, &count, "unsized", 1);
 	hist(&s, &latency, "", 2000);
 	hist(&s, &latency, "search", 2000);
 	hist(&s, &wait, "", 100);
@@ -178,12 +304,61 @@ static void test_groups(void **state)
 	assert_says(text, "\n  phases\n    queue wait           1  mean    100 ns  p50", true);
 	assert_says(text, "\n  by command\n    search               1  mean   2.00 us  p50", true);
 	free(text);
-	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
-	assert_says(text, "\n  by page\n    4 KiB, user code                            1  mean",
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
+	assert_says(text, "\n  by page\n    4 KiB, user code                            1  p50",
 		    true);
-	assert_says(text, "\n    4 KiB, in system calls, disk read           1  mean", true);
-	assert_says(text, "\n    2 MiB huge, user code                       1  mean", true);
-	assert_says(text, "\n    unsized                                     1  mean", true);
+	assert_says(text, "\n    4 KiB, in system calls, disk read           1  p50", true);
+	assert_says(text, "\n    2 MiB huge, user code                       1  p50", true);
+	assert_says(text, "\n    unsized                                     1  p50", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
+/* Rows by page are the counters', whatever part of the faults was timed. */
+static void test_fault_rows(void **state)
+{
+	static const struct sonde_metric_desc count = {"fault.count", "count", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc time = {"fault.time", "ns", SONDE_COUNTER, ""};
+	static const struct sonde_metric_desc error = {"fault.time_error", "ns", SONDE_GAUGE, ""};
+	static const struct sonde_hist_desc latency = {"fault.latency", "ns", ""};
+	static const struct sonde_metric_desc by = {"fault.thread_count", "count", SONDE_COUNTER,
+						    ""};
+	struct sonde_snapshot s;
+	char label[16], *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &count, "base.minor", 1000);
+	value(&s, &time, "base.minor", 2000000);
+	value(&s, &error, "base.minor", 1000);
+	hist(&s, &latency, "base.minor", 1500);
+	value(&s, &count, "zero.minor", 9);
+	value(&s, &time, "zero.minor", 0);
+	value(&s, &count, "cow.minor", 4);
+	value(&s, &time, "cow.minor", 4000);
+	hist(&s, &latency, "cow.minor", 1000);
+	for (int i = 0; i < 12; i++) {
+		snprintf(label, sizeof(label), "worker/%d", i);
+		value(&s, &by, label, 100 - i);
+	}
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
+	assert_says(text, "Page faults 1,013 ", true);
+	assert_says(text, "    4 KiB, user code               1,000  mean   2.00 us  p50", true);
+	assert_says(text, "1.50 us  sampled\n", true);
+	assert_says(text, "    zero page, user code               9  latency not sampled\n", true);
+	assert_says(text, "    copy on write, user code           4  mean   1.00 us  p50", true);
+	assert_says(text, "    and 4 more (-v lists all)\n", true);
+	assert_says(text, "worker/11", false);
+	free(text);
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, true));
+	assert_says(text, "more", false);
+	assert_says(text, "worker/11", true);
+	free(text);
+	/* Beside a part of the recording: in the same words, with the time that they are of. */
+	text = TEXT_OF(sonde_window_print(out, &s, "fault.", sonde_fault_title, "THEN to NOW"));
+	assert_says(text, "these, and their counts, are of THEN to NOW\n    4 KiB, user code ",
+		    true);
+	assert_says(text, "base.minor", false);
 	free(text);
 	sonde_snapshot_fini(&s);
 }
@@ -214,7 +389,7 @@ static void test_faults(void **state)
 	value(&s, &count, "cow.minor", 20);
 	value(&s, &time, "base.minor", 300000);
 	value(&s, &time, "cow.minor", 100000);
-	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
 	assert_says(text, "Page faults 120  400 us of the target's time\n", true);
 	assert_says(text, "reclaim", false);
 	assert_says(text, "beside it", false);
@@ -227,7 +402,7 @@ static void test_faults(void **state)
 	value(&s, &by, "stacks", 20);
 	value(&s, &by_ns, "stacks", 90000);
 	value(&s, &by, "heap", 100);
-	text = TEXT_OF(sonde_summary_faults(out, &s, 0));
+	text = TEXT_OF(sonde_summary_faults(out, &s, 0, false));
 	assert_says(text, "400 us of the target's time (sampled, +- 5.00 us)\n", true);
 	assert_says(
 		text,
@@ -285,6 +460,45 @@ static void test_target(void **state)
 	sonde_snapshot_fini(&s);
 }
 
+/* Uptime is of the end, as the figures beside it; of what exited, of its last figures. */
+static void test_uptime(void **state)
+{
+	static const struct sonde_metric_desc total = {"rss.total", "bytes", SONDE_GAUGE, ""};
+	struct sonde_metric m = {
+		.desc = &total, .label = "", .ts_ns = BEGIN + 30 * SONDE_NS_PER_SEC};
+	struct sonde_snapshot s;
+	char *text;
+
+	(void)state;
+	start(&s);
+	value(&s, &total, "", 1 << 20);
+	tick(&s, 60);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up", false);
+	free(text);
+	sonde_meta_set(&s.meta, "target.0.age_ns", "1500000000");
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 62 s;", true); /* of an old recording */
+	free(text);
+	sonde_meta_set(&s.meta, "target.0.start_mono_ns", "998000000000");
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 62 s;", true);
+	free(text);
+	tick(&s, 600);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 10 min;", true);
+	free(text);
+	m.value = 1;
+	assert_int_equal(sonde_visit(&s.visitor, metric, &m), 0);
+	m.absent = "the process is gone";
+	m.ts_ns += SONDE_NS_PER_SEC;
+	assert_int_equal(sonde_visit(&s.visitor, metric, &m), 0);
+	text = target_line(&s, "0", "");
+	assert_says(text, ", up 32 s;", true);
+	free(text);
+	sonde_snapshot_fini(&s);
+}
+
 /* What is below 0 is told as it is, not as its change. */
 static void test_unexplained(void **state)
 {
@@ -314,9 +528,12 @@ static void test_unexplained(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_allocations), cmocka_unit_test(test_drops),
+		cmocka_unit_test(test_allocations), cmocka_unit_test(test_counted_from),
+		cmocka_unit_test(test_stalls),	    cmocka_unit_test(test_drops),
+		cmocka_unit_test(test_many_events), cmocka_unit_test(test_one_reading),
 		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_faults),	    cmocka_unit_test(test_target),
+		cmocka_unit_test(test_fault_rows),  cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_target),	    cmocka_unit_test(test_uptime),
 		cmocka_unit_test(test_unexplained),
 	};
 

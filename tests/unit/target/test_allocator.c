@@ -163,6 +163,68 @@ static void preload_forgotten(void **state)
 	free(s.sites);
 }
 
+/* Section headers are no part of what runs: the dynamic linker finds symbols without. */
+static void without_sections(void **state)
+{
+	static const struct {
+		const char *lib, *name, *malloc;
+	} libs[] = {
+		{"libjemalloc.so.2", "jemalloc", "mallocx"},
+		{"libtcmalloc.so.4", "tcmalloc (gperftools)", "tc_malloc"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(libs); i++) {
+		char command[512], env[192], path[128];
+		struct seen s;
+
+		snprintf(command, sizeof(command),
+			 "cp -L " LIBS "%s stripped.so && for at in 40:8 58:6; do dd if=/dev/zero "
+			 "of=stripped.so bs=1 seek=${at%%:*} count=${at#*:} conv=notrunc "
+			 "status=none; done && test $(readelf -h stripped.so | awk '/Number of "
+			 "section/ { print $5 }') = 0",
+			 libs[i].lib);
+		fx_run(command);
+		snprintf(env, sizeof(env), "LD_PRELOAD=%s",
+			 fx_path(path, sizeof(path), "stripped.so"));
+		s = look("plain", env, false);
+		assert_int_equal(s.err, 0);
+		assert_string_equal(s.a->name, libs[i].name);
+		assert_true(has(&s, "malloc"));
+		free(s.sites);
+	}
+}
+
+/* A library that stands before libc and whose symbols cannot be read may be what serves. */
+static void hidden_symbols(void **state)
+{
+	char env[192], path[128];
+	struct seen s;
+
+	(void)state;
+	fx_compile("hidden.so", "-O1 -shared -fPIC -Wl,--hash-style=gnu",
+		   "int fx(void) { return 1; }\n");
+	snprintf(env, sizeof(env), "LD_PRELOAD=%s", fx_path(path, sizeof(path), "hidden.so"));
+	s = look("plain", env, false);
+	assert_int_equal(s.err, 0);
+	assert_string_equal(s.a->name, "glibc");
+	free(s.sites);
+	/* No table by section headers, and the string table's size is not told. */
+	fx_run("table=$(readelf -d hidden.so | awk '/ at offset / { sub(\"0x\", \"\", $5); print "
+	       "$5 "
+	       "}') && "
+	       "for at in 40:8 58:6; do dd if=/dev/zero of=hidden.so bs=1 seek=${at%:*} "
+	       "count=${at#*:} conv=notrunc status=none; done && python3 -c \"\n"
+	       "import struct,sys\n"
+	       "d=bytearray(open('hidden.so','rb').read())\n"
+	       "at=int('$table',16)\n"
+	       "while struct.unpack_from('<q',d,at)[0]!=10: at+=16\n"
+	       "struct.pack_into('<q',d,at,0x6ffffeee)\n"
+	       "open('hidden.so','wb').write(d)\"");
+	s = look("plain", env, false);
+	assert_int_equal(s.err, -ENOENT);
+}
+
 static void static_program(void **state)
 {
 	struct seen s;
@@ -232,6 +294,8 @@ int main(void)
 		cmocka_unit_test(tcmalloc),
 		cmocka_unit_test(link_order),
 		cmocka_unit_test(preload_forgotten),
+		cmocka_unit_test(without_sections),
+		cmocka_unit_test(hidden_symbols),
 		cmocka_unit_test(static_program),
 		cmocka_unit_test(prefixed),
 		cmocka_unit_test(unknown),

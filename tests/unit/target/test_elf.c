@@ -196,6 +196,35 @@ static void of_libc(void **state)
 	sonde_elf_free(&elf);
 }
 
+/* By PT_DYNAMIC, the number of symbols by either kind of hash table. */
+static void without_sections(void **state)
+{
+	static const char *const styles[] = {"gnu", "sysv", "both"};
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(styles); i++) {
+		struct sonde_elf *elf;
+		char flags[128];
+
+		snprintf(flags, sizeof(flags),
+			 "-O1 -shared -fPIC -Wl,-soname,fx.so.1 -Wl,--no-as-needed -lm "
+			 "-Wl,--hash-style=%s",
+			 styles[i]);
+		fx_compile("bare", flags, marked);
+		fx_run("for at in 40:8 58:6; do dd if=/dev/zero of=bare bs=1 seek=${at%:*} "
+		       "count=${at#*:} conv=notrunc status=none; done");
+		elf = open_fixture("bare", "");
+		assert_marked(elf, ".dynsym");
+		assert_true(sonde_elf_has_dynamic_symbols(elf));
+		assert_true(sonde_elf_exports(elf, "fx_marked"));
+		assert_true(sonde_elf_exports(elf, "main"));
+		assert_false(sonde_elf_exports(elf, "fx_local"));
+		assert_string_equal(sonde_elf_soname(elf), "fx.so.1");
+		assert_string_equal(sonde_elf_needed(elf)[0], "libm.so.6");
+		sonde_elf_free(&elf);
+	}
+}
+
 static void refused(void **state)
 {
 	struct sonde_elf *elf = NULL;
@@ -242,6 +271,7 @@ int main(void)
 		cmocka_unit_test(extents_of_stripped),
 		cmocka_unit_test(default_version_wins),
 		cmocka_unit_test(of_libc),
+		cmocka_unit_test(without_sections),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(code_stays_in_text),
 	};

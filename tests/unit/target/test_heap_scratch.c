@@ -66,6 +66,48 @@ static void test_states(void **state)
 	assert_null(s);
 }
 
+/* A signal that we block is not waited out, and stays for who waits for it. */
+static void test_told_to_end(void **state)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+		struct sonde_scratch *s = start(SONDE_INSIDE_GLIBC);
+		pid_t pid = sonde_scratch_pid(s);
+		struct sonde_report r;
+		sigset_t set;
+		int sig;
+
+		sigemptyset(&set);
+		sigaddset(&set, signals[i]);
+		assert_int_equal(sigprocmask(SIG_BLOCK, &set, NULL), 0);
+		assert_int_equal(kill(getpid(), signals[i]), 0);
+		assert_int_equal(sonde_scratch_next(s, &r, why, sizeof(why)), -ECANCELED);
+		assert_non_null(strstr(why, "told to end"));
+		sonde_scratch_free(&s);
+		assert_int_equal(kill(pid, 0), -1);
+		assert_int_equal(sigwait(&set, &sig), 0);
+		assert_int_equal(sig, signals[i]);
+		assert_int_equal(sigprocmask(SIG_UNBLOCK, &set, NULL), 0);
+	}
+}
+
+/* It ends as its limit of CPU time would end it. */
+static void test_killed(void **state)
+{
+	struct sonde_scratch *s = start(SONDE_INSIDE_GLIBC);
+	struct sonde_report r;
+
+	(void)state;
+	assert_int_equal(sonde_scratch_next(s, &r, why, sizeof(why)), 0);
+	assert_int_equal(kill(sonde_scratch_pid(s), SIGKILL), 0);
+	assert_int_equal(sonde_scratch_next(s, &r, why, sizeof(why)), -EPROTO);
+	assert_non_null(strstr(why, "CPU time"));
+	assert_non_null(strstr(why, "dpkg -V"));
+	sonde_scratch_free(&s);
+}
+
 static uint64_t status_field(pid_t pid, const char *name)
 {
 	char *text, *at;
@@ -128,8 +170,8 @@ static void test_says_why(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_states),
-		cmocka_unit_test(test_closed),
+		cmocka_unit_test(test_states),	 cmocka_unit_test(test_told_to_end),
+		cmocka_unit_test(test_killed),	 cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_says_why),
 	};
 

@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
 
 #include "target/proc.h"
 #include "unit/target/fixture.h"
@@ -271,14 +273,46 @@ static void environment(void **state)
 	fx_stop(pid);
 }
 
+/* Between two readings of our own clock, to the ns. */
+static void cpu_is_the_clock(void **state)
+{
+	struct timespec before, after;
+	uint64_t ns;
+
+	(void)state;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+	assert_int_equal(sonde_proc_cpu(getpid(), &ns), 0);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+	assert_true((uint64_t)before.tv_sec * 1000000000 + (uint64_t)before.tv_nsec <= ns);
+	assert_true((uint64_t)after.tv_sec * 1000000000 + (uint64_t)after.tv_nsec >= ns);
+}
+
+/* Far less than a tick; a process that has exited is read until it is waited for. */
+static void cpu_of_a_zombie(void **state)
+{
+	pid_t pid = fork();
+	siginfo_t info;
+	uint64_t ns = 0;
+
+	(void)state;
+	if (!pid)
+		_exit(0);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(sonde_proc_cpu(pid, &ns), 0);
+	assert_true(ns > 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(sonde_proc_cpu(pid, &ns), -ESRCH);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(stat_text),   cmocka_unit_test(stat_self),
-		cmocka_unit_test(mem_text),    cmocka_unit_test(mem_self),
-		cmocka_unit_test(threads),     cmocka_unit_test(descendants),
-		cmocka_unit_test(tcp_sockets), cmocka_unit_test(unix_sockets),
-		cmocka_unit_test(tcp6_text),   cmocka_unit_test(environment),
+		cmocka_unit_test(stat_text),	   cmocka_unit_test(cpu_is_the_clock),
+		cmocka_unit_test(cpu_of_a_zombie), cmocka_unit_test(stat_self),
+		cmocka_unit_test(mem_text),	   cmocka_unit_test(mem_self),
+		cmocka_unit_test(threads),	   cmocka_unit_test(descendants),
+		cmocka_unit_test(tcp_sockets),	   cmocka_unit_test(unix_sockets),
+		cmocka_unit_test(tcp6_text),	   cmocka_unit_test(environment),
 	};
 
 	return cmocka_run_group_tests(tests, fx_open, fx_close);

@@ -106,7 +106,8 @@ within "$(jq '[.metrics[] | select(.name == "fault.site_count") | .value] | max'
 	"by instruction"
 
 observe refused 4
-within "$(jq '.drops["fault.no_end"] // 0' /tmp/json)" 4 4 "4 refused accesses are begins without an end"
+within "$(jq '.drops["fault.unfinished"] // 0' /tmp/json)" 4 4 \
+	"4 refused accesses are begun and given up, no loss"
 
 export SONDE_WITHOUT=tp_btf
 observe base 4

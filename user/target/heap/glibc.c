@@ -8,13 +8,15 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "core/clock.h"
 #include "core/mem.h"
 #include "target/heap/glibc_measure.h"
 #include "target/heap/glibc_tcache.h"
 #include "target/heap/inside/report.h"
 
 /* What a scratch process has in lists; a library that means harm could have them never end. */
-#define FIELD_NODES 100000
+#define FIELD_NODES	100000
+#define BROKEN_AFTER_NS (50 * SONDE_NS_PER_MS)
 
 /* The fields of a report (inside/main.c: tell_glibc). */
 enum {
@@ -42,9 +44,12 @@ static const struct sonde_heap_field fields[R_FIELDS] = {
 struct glibc_heap {
 	struct glibc_arenas arenas;
 	struct glibc_tcache cache;
-	bool walked; /* the last walk saw everything: */
+	bool walked;  /* the last walk saw everything: */
+	bool unclean; /* a check failed in it */
 	uint64_t in_lists, lists_ns, next_walk_ns;
-	bool background; /* walks are too long to wait for */
+	struct glibc_break broken; /* where the last walk ended too early: */
+	uint64_t broken_ns;	   /* since when */
+	bool background;	   /* walks are too long to wait for */
 	struct glibc_background walker;
 };
 
@@ -89,7 +94,10 @@ static int glibc_attach(pid_t pid, const struct sonde_modules *mods, size_t m,
 	/* The ring must close and every top must fit, before anything is made of it. */
 	err = glibc_arenas_read(&h->arenas, &t);
 	if (err) {
-		snprintf(why, size, "its arenas cannot be read: %s", strerror(-err));
+		snprintf(why, size,
+			 "its arenas cannot be read: %s; they are damaged or it is just starting "
+			 "or ending: try again",
+			 strerror(-err));
 		glibc_detach(h);
 		return err;
 	}
@@ -109,20 +117,44 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+static void keep_break(struct glibc_heap *h, const struct glibc_measure *m)
+{
+	const struct glibc_break *b = &m->lists.broken;
+
+	if (!b->found || !h->broken.found || b->at != h->broken.at || b->arena != h->broken.arena)
+		h->broken_ns = m->ended_ns;
+	h->broken = *b;
+}
+
+/* Again at the same place, later than a thread that has lost its CPU within malloc() is back. */
+static void tell_break(const struct glibc_heap *h, struct sonde_heap_reading *r)
+{
+	if (!h->broken.found)
+		return;
+	r->clean = false;
+	if (h->lists_ns >= h->broken_ns + BROKEN_AFTER_NS)
+		snprintf(r->broken, sizeof(r->broken),
+			 "%s of arena %u is broken at 0x%llx (heap corruption?)",
+			 h->broken.is_top ? "top" : "list", h->broken.arena,
+			 (unsigned long long)h->broken.at);
+}
+
 /* A measurement is what bounds are improved by until the next. */
 static void keep(struct glibc_heap *h, const struct sonde_heap_budget *budget,
 		 const struct glibc_measure *m)
 {
 	uint64_t took = m->ended_ns - m->began_ns;
 
+	keep_break(h, m);
 	h->walked = m->lists.whole;
+	h->unclean = !m->clean;
 	h->in_lists = m->lists.bytes;
 	h->lists_ns = m->ended_ns;
 	h->next_walk_ns =
 		budget->share > 0 ? m->ended_ns + (uint64_t)((double)took / budget->share) : 0;
 	/* Too long to wait for, or short enough again: with room between, so that it does not
 	 * change each time. */
-	if (!m->lists.whole)
+	if (!m->lists.whole && !m->lists.broken.found)
 		h->background = true;
 	else if (m->nodes < budget->max_nodes / 2)
 		h->background = false;
@@ -165,7 +197,9 @@ static int find_lists(struct glibc_heap *h, const struct sonde_heap_budget *budg
 		r->walk_ns = m.ended_ns - m.began_ns;
 	}
 	go_on_in_background(h, budget, r);
-	*bytes = h->walked || now ? h->in_lists : 0;
+	tell_break(h, r);
+	r->unsure = h->walked && h->unclean;
+	*bytes = h->walked ? h->in_lists : 0;
 	if (!h->walked) {
 		r->source = SONDE_HEAP_BOUND;
 	} else if (now) {
@@ -189,7 +223,10 @@ static int glibc_read(void *state, const struct sonde_heap_budget *budget,
 	if (!err)
 		err = find_lists(h, budget, &t, r, &lists);
 	if (err) {
-		snprintf(why, size, "its arenas cannot be read: %s", strerror(-err));
+		snprintf(why, size,
+			 "its arenas cannot be read: %s; they are damaged or it is about to "
+			 "replace its program: observe it for longer",
+			 strerror(-err));
 		return err;
 	}
 	r->arenas = (uint32_t)h->arenas.n;

@@ -175,8 +175,11 @@ static bool take_look(struct glibc_arena *a, const struct top_look *l)
  * One by one, those that moved. A top that never holds still ends where it ended before, as long as
  * the arena has not grown.
  */
-static int read_top(struct glibc_arenas *s, struct glibc_arena *a, bool *clean)
+static int read_top(struct glibc_arenas *s, struct glibc_arena *a, struct glibc_totals *out)
 {
+	uint64_t first = a->top;
+	bool moved = false;
+
 	for (int i = 0; i < TOP_TRIES; i++) {
 		struct top_look l = {0};
 		struct sonde_piece p[3];
@@ -194,8 +197,12 @@ static int read_top(struct glibc_arenas *s, struct glibc_arena *a, bool *clean)
 			break;
 		if (take_look(a, &l))
 			return 0;
+		moved |= a->top != first;
 	}
-	*clean = false;
+	out->clean = false;
+	if (!moved)
+		out->top = (struct glibc_break){
+			.at = a->top, .arena = (uint32_t)(a - s->a), .found = true, .is_top = true};
 	a->top_size = a->end > a->top && a->end - a->top <= a->system_mem ? a->end - a->top : 0;
 	return 0;
 }
@@ -220,7 +227,7 @@ static int read_all_tops(struct glibc_arenas *s, struct glibc_totals *out)
 		if (!has_top(s, a))
 			a->top_size = 0;
 		else if (!all || !take_look(a, &l[i]))
-			err = read_top(s, a, &out->clean);
+			err = read_top(s, a, out);
 	}
 	free(p);
 	free(l);

@@ -43,6 +43,10 @@ int glibc_measure(struct glibc_arenas *s, uint64_t max_nodes, const struct glibc
 		m.nodes += m.lists.nodes;
 		limit = (m.totals.system - m.totals.tops) / ARRIVED_SHARE + 1;
 	}
+	if (after.top.found && m.totals.top.found && !m.lists.broken.found) {
+		m.lists.broken = after.top;
+		m.lists.whole = false;
+	}
 	m.clean = m.totals.clean && m.lists.clean && after.clean && m.lists.arrived < limit;
 	take_middle(&m.totals, &after);
 	m.ended_ns = sonde_mono_ns();

@@ -47,6 +47,9 @@ struct list {
 	uint64_t stop[PASSED];	/* it ends before these, where they are not 0 */
 	uint64_t bytes, n;	/* the outcome */
 	uint64_t known;		/* of arrivals: what the walk before found of bytes */
+	uint64_t stuck[WAYS];	/* where the try before ended */
+	bool moved;		/* not each try ended there */
+	bool lost;		/* no try came to an end */
 };
 
 /* A chunk as the allocator sees it. */
@@ -114,7 +117,8 @@ static void add_bins(struct walk *w, size_t arena)
 		uint64_t first = word(w->s, arena, offset + 16);
 
 		begin(&l, first, word(w->s, arena, offset + 24));
-		if (first && first != l.sentinel)
+		/* All are 0 in an arena that nobody used yet, none in another. */
+		if (first != l.sentinel && (first || w->s->a[arena].top))
 			w->list[w->n++] = l;
 	}
 }
@@ -218,6 +222,15 @@ static void finish(struct list *l, uint64_t bytes, uint64_t n)
 	l->done = true;
 }
 
+/* Did this try end where the ones before did? */
+static void note_stuck(struct list *l)
+{
+	for (int d = 0; d < WAYS; d++) {
+		l->moved |= l->tries && l->stuck[d] != l->way[d].cur;
+		l->stuck[d] = l->way[d].cur;
+	}
+}
+
 static int begin_again(struct walk *w, struct list *l)
 {
 	const struct way *y = l->way;
@@ -228,8 +241,9 @@ static int begin_again(struct walk *w, struct list *l)
 		l->bytes = bytes;
 		l->n = y[FORWARD].n + y[BACKWARD].n;
 	}
+	note_stuck(l);
 	if (l->tries++ == LIST_TRIES) {
-		l->done = true;
+		l->done = l->lost = true;
 		w->clean = false;
 		return 0;
 	}
@@ -238,7 +252,7 @@ static int begin_again(struct walk *w, struct list *l)
 	if (err)
 		return err;
 	begin(l, ends[0], ends[1]);
-	if (!ends[0] || ends[0] == l->sentinel)
+	if ((!ends[0] && l->fast) || ends[0] == l->sentinel)
 		finish(l, 0, 0); /* it is empty by now */
 	return 0;
 }
@@ -313,6 +327,17 @@ static void sum(const struct walk *w, struct glibc_free *out)
 		} else {
 			out->chunks += n;
 		}
+	}
+}
+
+static void find_break(const struct walk *w, struct glibc_break *out)
+{
+	for (size_t i = 0; i < w->n && !out->found; i++) {
+		const struct list *l = &w->list[i];
+
+		if (l->lost && !l->moved)
+			*out = (struct glibc_break){
+				.at = l->stuck[FORWARD], .arena = l->arena, .found = true};
 	}
 }
 
@@ -447,7 +472,8 @@ int glibc_walk(struct glibc_arenas *s, uint64_t max_nodes, struct glibc_totals *
 		sum(&w, &f);
 		f.nodes = w.nodes;
 		f.clean = w.clean;
-		f.whole = !going;
+		find_break(&w, &f.broken);
+		f.whole = !going && !f.broken.found;
 		err = glibc_arenas_read(s, after);
 	}
 	if (!err && f.whole && !unchanged(s, image, n))

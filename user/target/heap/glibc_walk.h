@@ -37,11 +37,19 @@ struct glibc_arenas {
 		*stop; /* set meanwhile by another thread: a walk ends with -EINTR; may be NULL */
 };
 
+/* Where something did not fit each time that it was looked at. */
+struct glibc_break {
+	uint64_t at;	    /* address of the chunk; 0: nowhere, or of an entry that is 0 itself */
+	uint32_t arena;	    /* its number in the ring */
+	bool found, is_top; /* no list: its top chunk */
+};
+
 /* What the arenas say without any list. */
 struct glibc_totals {
 	uint64_t system, tops, mmapped, n_mmaps;
 	uint64_t main_top; /* of @tops */
 	bool clean;
+	struct glibc_break top; /* one that did not fit though it held still */
 };
 
 /* What the lists hold. */
@@ -53,7 +61,10 @@ struct glibc_free {
 	uint64_t chunks, fast_chunks;
 	uint64_t nodes; /* read, some of them twice */
 	bool clean;
-	bool whole; /* false: the budget ended first; bytes is less than there are */
+	bool whole; /* false: the budget ended first, or broken; bytes is less than there are */
+	/* A list that cannot be walked from either end, at the same chunks with each try. Damage,
+	 * or a thread held up in the middle of a call: who sees it again later knows. */
+	struct glibc_break broken;
 };
 
 /* 0 or -EINVAL with @why: the layout cannot be one. */

@@ -36,6 +36,8 @@ const char *const sonde_heap_source_names[] = {
 
 /* 16 random bytes that the kernel gives each program that it starts: equal ones are the same
  * program. */
+#define UNUSED_ANON (4 << 20) /* bytes; code and stacks take less */
+
 struct identity {
 	uint64_t at; /* 0: not known */
 	uint8_t bytes[16];
@@ -244,6 +246,12 @@ int sonde_heap_open(struct sonde_heap **out, pid_t pid, char *why, size_t size)
 		snprintf(why, size, "its memory cannot be read: %s", strerror(-err));
 	else
 		err = open_in(h, &mods, why, size);
+	if (err && err != -ESRCH && h->identity.at && check_identity(h) == -ESTALE) {
+		snprintf(why, size,
+			 "it replaced its program while its heap was looked at; it is tried again "
+			 "at a later tick, so observe it for longer");
+		err = -ESTALE;
+	}
 	sonde_modules_fini(&mods);
 	if (err)
 		free(h);
@@ -292,6 +300,18 @@ int sonde_heap_may_read(const struct sonde_proc_mem *mem, char *why, size_t size
 	return -EAGAIN;
 }
 
+/* An allocator that nobody calls beside much memory that somebody has: it is not what serves. */
+static void doubt(const struct sonde_proc_mem *mem, struct sonde_heap_reading *r)
+{
+	if (!(r->present & 1u << SONDE_HEAP_SYSTEM) || r->bytes[SONDE_HEAP_SYSTEM] ||
+	    mem->rss_anon < UNUSED_ANON)
+		return;
+	r->present &= ~(1u << SONDE_HEAP_LIVE);
+	snprintf(r->broken, sizeof(r->broken),
+		 "this allocator is not used: 0 B of %.1f MiB anonymous memory are its",
+		 (double)mem->rss_anon / (1 << 20));
+}
+
 int sonde_heap_read(struct sonde_heap *heap, const struct sonde_heap_budget *budget,
 		    struct sonde_heap_reading *out, char *why, size_t size)
 {
@@ -316,6 +336,7 @@ int sonde_heap_read(struct sonde_heap *heap, const struct sonde_heap_budget *bud
 	}
 	if (err)
 		return err;
+	doubt(&mem, &r);
 	r.cost_ns = sonde_mono_ns() - r.at_ns;
 	*out = r;
 	return 0;

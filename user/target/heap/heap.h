@@ -58,6 +58,10 @@ struct sonde_heap_reading {
 	uint64_t at_ns;	  /* when, CLOCK_MONOTONIC                                         */
 	uint64_t age_ns;  /* at_ns less the time of the oldest part of the live figure     */
 	uint64_t cost_ns; /* how long reading took                                         */
+	bool unsure; /* what was subtracted is of a walk in which a check failed               */
+	/* Why no figure for what is live can be trusted: two walks say that the heap is damaged, or
+	 * it is not what serves the process; "": nothing is known against it. */
+	char broken[96];
 };
 
 /* What a reading may take. */
@@ -106,8 +110,9 @@ struct sonde_heap_reader {
 	/* Fill out->v from the file. 0, or -EOPNOTSUPP with out->why, or -errno. Deterministic: the
 	 * caller keeps the outcome by build-id. */
 	int (*derive)(struct sonde_elf *elf, struct sonde_heap_layout *out);
-	/* Add to a derived layout what no code tells but a scratch process shows; to be confirmed like
-	 * the rest. Optional: without it less can be read. 0 or -errno, and the layout is as it was. */
+	/* Add to a derived layout what no code tells but a scratch process shows; to be confirmed
+	 * like the rest. Optional: without it less can be read. 0 or -errno, and the layout is as
+	 * it was. */
 	int (*learn)(struct sonde_heap_layout *layout, pid_t pid, const struct sonde_modules *mods,
 		     size_t m, char *why, size_t size);
 	/* Start reading @pid, whose module @m has this layout. *state is the reader's own. 0, or

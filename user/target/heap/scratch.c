@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -24,6 +25,7 @@
 #define THREADS	    "libpthread.so.0"
 #define LOADER	    "ld-linux-x86-64.so.2"
 #define FILE_MAX    (64u << 20)
+#define DAMAGED	    "compare the file with its package (dpkg -V, rpm -V)"
 #define LIFETIME_NS (20 * SONDE_NS_PER_SEC)
 
 asm(".section .rodata\n"
@@ -285,8 +287,14 @@ static int explain_end(struct sonde_scratch *s, char *why, size_t size)
 		s->child.pid = 0;
 	if (said[0])
 		snprintf(why, size, "the scratch process says: %s", SONDE_PLAIN(said));
+	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		snprintf(why, size,
+			 "the scratch process was killed: the library used up its %d s of CPU time "
+			 "there, or memory was short; %s",
+			 SONDE_BOX_CPU_S, DAMAGED);
 	else if (WIFSIGNALED(status))
-		snprintf(why, size, "the scratch process was ended by signal %d", WTERMSIG(status));
+		snprintf(why, size, "the scratch process was ended by signal %d; %s",
+			 WTERMSIG(status), DAMAGED);
 	else
 		snprintf(why, size, "the scratch process ended with status %d",
 			 WEXITSTATUS(status));
@@ -294,17 +302,37 @@ static int explain_end(struct sonde_scratch *s, char *why, size_t size)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 126 ? -EOPNOTSUPP : -EPROTO;
 }
 
+/*
+ * A descriptor that is readable while a signal that ends us waits to be taken. Nothing takes it
+ * here: who blocked it will find it where it waits for it. Where it is not blocked it ends us at
+ * once, and the scratch process with us.
+ */
+static int watch_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+/* 0, -ETIMEDOUT, -ECANCELED: we are told to end, or -errno. */
 static int wait_readable(struct sonde_scratch *s)
 {
 	uint64_t now = sonde_mono_ns();
-	struct pollfd p = {.fd = s->child.out, .events = POLLIN};
+	sonde_autoclose int end = watch_signals();
+	struct pollfd p[] = {{.fd = s->child.out, .events = POLLIN}, {.fd = end, .events = POLLIN}};
 	int n;
 
 	if (now >= s->deadline_ns)
 		return -ETIMEDOUT;
 	do
-		n = poll(&p, 1, (int)((s->deadline_ns - now) / SONDE_NS_PER_MS) + 1);
+		n = poll(p, 2, (int)((s->deadline_ns - now) / SONDE_NS_PER_MS) + 1);
 	while (n < 0 && errno == EINTR);
+	if (n > 0 && p[1].revents)
+		return -ECANCELED;
 	return n < 0 ? -errno : n ? 0 : -ETIMEDOUT;
 }
 
@@ -317,7 +345,11 @@ static int read_report(struct sonde_scratch *s, struct sonde_report *r, char *wh
 		ssize_t n;
 
 		if (err) {
-			snprintf(why, size, "the scratch process did not answer in time");
+			snprintf(why, size, "%s",
+				 err == -ECANCELED
+					 ? "told to end while a scratch process was running"
+					 : "the scratch process did not answer within 20 s: the "
+					   "machine is busy, or the library hangs there; " DAMAGED);
 			return err;
 		}
 		n = read(s->child.out, (char *)r + got, sizeof(*r) - got);

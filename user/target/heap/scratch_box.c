@@ -143,9 +143,14 @@ static void set_limits(void)
 		int what;
 		rlim_t max;
 	} limits[] = {
-		{RLIMIT_CPU, 5},	   {RLIMIT_AS, 4ul << 30}, {RLIMIT_DATA, 512ul << 20},
-		{RLIMIT_STACK, 8ul << 20}, {RLIMIT_CORE, 0},	   {RLIMIT_NOFILE, 64},
-		{RLIMIT_FSIZE, 0},	   {RLIMIT_MEMLOCK, 0},
+		{RLIMIT_CPU, SONDE_BOX_CPU_S},
+		{RLIMIT_AS, 4ul << 30},
+		{RLIMIT_DATA, 512ul << 20},
+		{RLIMIT_STACK, 8ul << 20},
+		{RLIMIT_CORE, 0},
+		{RLIMIT_NOFILE, 64},
+		{RLIMIT_FSIZE, 0},
+		{RLIMIT_MEMLOCK, 0},
 	};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(limits); i++) {

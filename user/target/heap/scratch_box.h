@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #define SONDE_BOX_FILES 48
+#define SONDE_BOX_CPU_S 5 /* that it may use */
 
 struct sonde_box_file {
 	char name[16];	  /* absolute, in the root of the box; the first is executed */
