@@ -73,6 +73,7 @@ agrees() { # BYTES SOURCE
 		sleep 0.02
 	done
 	echo "value $bytes, program $1, within $bound, $age ns old, source $source, ended $ended"
+	tail -n 5 "$T/err" 2>/dev/null || true
 	[ "$bytes" -eq "$1" ]
 	[ "$bound" = 0 ] # at rest
 	[ "$source" -eq "$2" ]
