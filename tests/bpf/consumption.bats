@@ -254,6 +254,28 @@ steps() { # SOURCE
 	[ ! -e "$page" ]
 }
 
+@test "a page that somebody cuts off or replaces is left, and said once; the observation goes on" {
+	local how
+
+	for how in cut replace; do
+		publish -d 60s
+		if [ $how = cut ]; then
+			: >"$page"
+		else
+			echo mine >"$T/other"
+			mv "$T/other" "$page"
+		fi
+		until_line "$T/err" "nothing is published any more" "$sonde_pid"
+		kill -INT "$sonde_pid"
+		wait "$sonde_pid"
+		sonde_pid=
+		[ "$(grep -c "by something else" "$T/err")" = 1 ]
+		grep -q "^DEGRADED --publish $page: the file was" "$T/out"
+		[ $how = cut ] || [ "$(cat "$page")" = mine ]
+		rm -f "$page"
+	done
+}
+
 # The header alone, as another program's build sees it: no feature macro, warnings are errors.
 reader() { # COMPILER LANGUAGE STD
 	cat >"$T/reader.src" <<-'EOF'

@@ -264,10 +264,27 @@ refused() { # CODE PATTERN ARG...
 	"$SONDE" doctor -p $pid --json | jq -r '.targets[0].name' >"$BATS_TEST_TMPDIR/doctor"
 	"$SONDE" stat -p $pid -d 0 --json | jq -r '.meta["target.0.comm"]' >"$BATS_TEST_TMPDIR/stat"
 	kill $pid
-	! LC_ALL=C grep -a -n $'[\x01-\x09\x0b-\x1f\x7f\xff]' "$BATS_TEST_TMPDIR/out"
+	run env LC_ALL=C grep -a -n $'[\x01-\x09\x0b-\x1f\x7f\xff]' "$BATS_TEST_TMPDIR/out"
+	[ "$status" = 1 ]
 	[ "$(grep -c -F "$name" "$BATS_TEST_TMPDIR/out")" -ge 4 ]
 	for said in ps doctor; do [ "$(cat "$BATS_TEST_TMPDIR/$said")" = "$name" ]; done
 	[ "$(cat "$BATS_TEST_TMPDIR/stat")" = $'a\xef\xbf\xbd[31m\n\xef\xbf\xbd\tz' ]
+}
+
+@test "a recording's settings steer no terminal" {
+	command -v sqlite3 >/dev/null || skip "sqlite3 is not installed"
+	made=$BATS_TEST_TMPDIR/made.sonde
+	"$SONDE" record -p "$TARGET" -d 1s -o "$made" --lens rss
+	sqlite3 "$made" "UPDATE meta SET value = char(27) || '[31m' || char(155) || value ||
+		char(10) || 'DEGRADED'; UPDATE series SET label = char(27) || ']0;x' || char(7) || label
+		WHERE label != ''; UPDATE name SET name = char(27) || '[2J' || name;"
+	"$SONDE" report "$made" >"$BATS_TEST_TMPDIR/out" 2>&1
+	"$SONDE" compare "$made" "$made" >>"$BATS_TEST_TMPDIR/out" 2>&1 || true
+	cat "$BATS_TEST_TMPDIR/out"
+	# C0 but for tab and newline, DEL, C1.
+	run env LC_ALL=C grep -a -n $'[\x01-\x08\x0b-\x1f\x7f]\|\xc2[\x80-\x9f]' "$BATS_TEST_TMPDIR/out"
+	[ "$status" = 1 ]
+	grep -q $'host \xef\xbf\xbd' "$BATS_TEST_TMPDIR/out"
 }
 
 @test "ps says when it cannot see everything" {

@@ -431,6 +431,7 @@ static bool is_whole(struct sonde_writer *w)
 {
 	bool all = w->size < WHOLE_CHECK_BYTES, whole;
 	sqlite3_stmt *stmt = NULL;
+	int rc;
 
 	/* What this connection has in memory is no witness. */
 	sqlite3_db_release_memory(w->db);
@@ -439,8 +440,10 @@ static bool is_whole(struct sonde_writer *w)
 				 : "SELECT 'ok' FROM meta, (SELECT max(ts_ns) FROM tick) "
 				   "WHERE key = 'complete' AND value = '1'"))
 		return false;
-	whole = sqlite3_step(stmt) == SQLITE_ROW &&
-		!strcmp((const char *)sqlite3_column_text(stmt, 0), "ok");
+	rc = sqlite3_step(stmt);
+	/* Somebody who holds a lock keeps us from looking, no more. */
+	whole = rc == SQLITE_BUSY ||
+		(rc == SQLITE_ROW && !strcmp((const char *)sqlite3_column_text(stmt, 0), "ok"));
 	sqlite3_finalize(stmt);
 	return whole;
 }

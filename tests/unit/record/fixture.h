@@ -363,4 +363,28 @@ static inline void fix_log_fini(struct fix_log *l)
 	sonde_hist_fini(&l->hist);
 }
 
+/* What is said on stderr meanwhile. */
+static inline int capture_begin(FILE **out)
+{
+	int saved = dup(2);
+
+	*out = tmpfile();
+	fflush(stderr);
+	dup2(fileno(*out), 2);
+	return saved;
+}
+
+static inline void capture_end(int saved, FILE *out, char *text, size_t size)
+{
+	size_t n;
+
+	fflush(stderr);
+	dup2(saved, 2);
+	close(saved);
+	rewind(out);
+	n = fread(text, 1, size - 1, out);
+	text[n] = '\0';
+	fclose(out);
+}
+
 #endif

@@ -28,30 +28,6 @@ static void visit(const char *path, struct fix_log *log)
 	sonde_reader_free(&r);
 }
 
-/* Keep what reached stderr while @fd replaces it. */
-static int capture_begin(FILE **out)
-{
-	int saved = dup(2);
-
-	*out = tmpfile();
-	fflush(stderr);
-	dup2(fileno(*out), 2);
-	return saved;
-}
-
-static void capture_end(int saved, FILE *out, char *text, size_t size)
-{
-	size_t n;
-
-	fflush(stderr);
-	dup2(saved, 2);
-	close(saved);
-	rewind(out);
-	n = fread(text, 1, size - 1, out);
-	text[n] = '\0';
-	fclose(out);
-}
-
 /* A child records 40 ticks and half of the 41st, and is killed as no program could be killed
  * harder. */
 static void test_kill_9(void **state)
@@ -191,67 +167,6 @@ static void test_file_taken_away(void **state)
 			assert_int_equal(st.st_size, 0);
 		unlink(other);
 	}
-	fix_remove(path);
-}
-
-/* Any file of the recording cut off, whether or not something was in it: noticed at the next tick, or at the
- * end, before a success is claimed. What SQLite would do with what is left cannot kill either. */
-static void test_cut_off(void **state)
-{
-	static const char *const endings[] = {"", "-wal", "-shm"};
-	const char *path = fix_path("cut");
-	char name[300], said[512];
-
-	(void)state;
-	for (int i = 0; i < 6; i++) {
-		struct sonde_writer_opts opts = {0};
-		struct sonde_writer *w = NULL;
-		const struct sonde_visitor *v;
-		FILE *err_out;
-		int saved, err;
-
-		fix_remove(path);
-		assert_int_equal(sonde_writer_open(&w, path, &opts), 0);
-		v = sonde_writer_visitor(w);
-		assert_int_equal(fix_push(v, 5, false), 0);
-		snprintf(name, sizeof(name), "%s%s", path, endings[i % 3]);
-		saved = capture_begin(&err_out);
-		assert_int_equal(truncate(name, 0), 0);
-		err = i < 3 ? fix_push(v, 5, false) : sonde_visit(v, end, NULL);
-		sonde_writer_close(&w);
-		capture_end(saved, err_out, said, sizeof(said));
-		assert_int_equal(err, -ESTALE);
-		assert_non_null(strstr(said, "was cut off by something else"));
-		assert_non_null(strstr(said, name));
-		assert_string_equal(strchr(said, '\n'), "\n");
-	}
-	fix_remove(path);
-}
-
-/* A hole that was filled again before anybody looked: the file itself is asked at the end. */
-static void test_damaged_at_the_end(void **state)
-{
-	const char *path = fix_path("hole");
-	struct sonde_writer_opts opts = {0};
-	struct sonde_writer *w = NULL;
-	char said[512], zeros[4096] = {0};
-	FILE *err_out, *f;
-	int saved, err;
-
-	(void)state;
-	fix_remove(path);
-	assert_int_equal(sonde_writer_open(&w, path, &opts), 0);
-	assert_int_equal(fix_push(sonde_writer_visitor(w), 5, true), 0);
-	f = fopen(path, "r+");
-	assert_int_equal(fseek(f, 4096 * 3, SEEK_SET), 0);
-	assert_int_equal(fwrite(zeros, sizeof(zeros), 1, f), 1);
-	fclose(f);
-	saved = capture_begin(&err_out);
-	err = sonde_writer_close(&w);
-	capture_end(saved, err_out, said, sizeof(said));
-	assert_int_equal(err, -EBADMSG);
-	assert_non_null(strstr(said, "is damaged"));
-	assert_string_equal(strchr(said, '\n'), "\n");
 	fix_remove(path);
 }
 
@@ -639,8 +554,6 @@ int main(void)
 		cmocka_unit_test(test_existing_file_is_kept),
 		cmocka_unit_test(test_two_writers),
 		cmocka_unit_test(test_file_taken_away),
-		cmocka_unit_test(test_cut_off),
-		cmocka_unit_test(test_damaged_at_the_end),
 		cmocka_unit_test(test_stale_log_is_refused),
 		cmocka_unit_test(test_finished_is_one_private_file),
 		cmocka_unit_test(test_full_disk),
