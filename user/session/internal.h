@@ -129,6 +129,7 @@ struct session {
 	uint64_t *code; /* bytes of code that each target had mapped, by index; 0: not asked yet */
 	size_t n_code;
 	unsigned code_waits; /* times that an allocator had no tables yet */
+	uint64_t code_next_ns, code_step_ns; /* when libraries are looked at again, and after that */
 	uint64_t drops[SONDE_LENS__MAX][SONDE_DROP__MAX]; /* of earlier generations */
 };
 
@@ -214,7 +215,9 @@ int session_settings_check(struct session *s);
 void session_settings_fini(struct session *s);
 
 /* libraries.c: allocators that targets load while they are observed. */
-int session_check_libraries(struct session *s);
+int session_check_libraries(struct session *s); /* cheap, and no more often than it needs */
+/* Target number @target runs another program, whose libraries are still to come. */
+void session_expect_libraries(struct session *s, size_t target);
 
 /* describe.c: the meta rows. */
 int session_describe(struct session *s);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * An allocator that a target loads while it is observed (dlopen) is attached too, by a new
- * generation of probes. Whether a target has mapped more code is asked of one line of
- * /proc/PID/status at each interval, which costs it nothing; its modules are looked through only
- * when that line changed, or while an allocator has no tables yet: one that has just been mapped.
+ * generation of probes. Whether a target has mapped more code is asked of two lines of
+ * /proc/PID/status each second, and sooner after an exec, whose program maps its libraries only
+ * then; that costs the target nothing. Its modules are looked through only when those lines
+ * changed, or while an allocator has no tables yet: one that has just been mapped.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +17,9 @@
 #include "target/proc.h"
 
 #define MAX_ALLOCATORS 4  /* as many as the alloc lens attaches to */
-#define MAX_WAITS      20 /* intervals, for tables that are not there yet */
+#define MAX_WAITS      20 /* looks, for tables that are not there yet */
+#define STEP_FIRST_NS  (10 * SONDE_NS_PER_MS) /* from an exec to the first look */
+#define STEP_NS	       SONDE_NS_PER_SEC
 
 enum attached { NOT_ATTACHED, COUNTED, MEASURED };
 
@@ -105,13 +108,35 @@ static int remember(struct session *s, size_t i)
 	return 0;
 }
 
+void session_expect_libraries(struct session *s, size_t target)
+{
+	if (target < s->n_code)
+		s->code[target] = 0; /* of the former program */
+	s->code_step_ns = STEP_FIRST_NS;
+	s->code_next_ns = 0;
+}
+
+/* Is it time to look again? */
+static bool is_due(struct session *s)
+{
+	uint64_t now = sonde_mono_ns();
+
+	if (now < s->code_next_ns)
+		return false;
+	if (!s->code_step_ns || s->code_step_ns > STEP_NS)
+		s->code_step_ns = STEP_NS;
+	s->code_next_ns = now + s->code_step_ns;
+	s->code_step_ns *= 2;
+	return true;
+}
+
 int session_check_libraries(struct session *s)
 {
 	int err = 0;
 
 	/* Where nothing is attached there is nothing to renew. */
 	if (!session_probes_alloc(s) || s->opts->lens.passive || s->rebuild ||
-	    s->state != RECORDING)
+	    s->state != RECORDING || !is_due(s))
 		return 0;
 	for (size_t i = 0; i < s->targets.n && !err; i++) {
 		struct sonde_target *t = &s->targets.t[i];
@@ -126,7 +151,7 @@ int session_check_libraries(struct session *s)
 		s->code[i] = bytes;
 		err = look_through(s, t, &later);
 		if (later) {
-			s->code[i] = 0; /* ask again at the next interval */
+			s->code[i] = 0; /* ask again at the next look */
 			s->code_waits++;
 		}
 	}

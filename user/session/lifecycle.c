@@ -145,6 +145,7 @@ static int on_exec(struct session *s, const struct sonde_ev_proc *ev)
 	s->rebuild = session_probes_alloc(s) || t->daemon || had_probes;
 	t->begun_ns = sonde_mono_ns();
 	t->new_program = s->rebuild;
+	session_expect_libraries(s, (size_t)i);
 	session_settle_soon(s);
 	return family_note(s, t->is_child, "pid %u replaced its program by %.15s", ev->h.tgid,
 			   ev->comm);

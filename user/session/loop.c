@@ -212,7 +212,6 @@ static int on_tick(struct session *s, uint64_t now_ns)
 	int err = session_check_guard(s);
 
 	err = err ? err : session_check_targets(s);
-	err = err ? err : session_check_libraries(s);
 	err = err ? err : session_settings_check(s);
 	err = err ? err : session_tick(s, now_ns);
 	if (!err && !s->baseline)
@@ -233,6 +232,8 @@ static int on_drain(struct session *s)
 		err = session_pulse(s);
 	if (!err && s->state == RECORDING && s->active_since_ns && !s->ended)
 		err = session_windows(s);
+	if (!err && s->active_since_ns && !s->ended)
+		err = session_check_libraries(s);
 	return err ? err : session_settle(s, sonde_mono_ns());
 }
 

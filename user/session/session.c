@@ -165,6 +165,7 @@ static int record(struct session *s)
 		if (err || s->ended || !s->rebuild)
 			break;
 		err = next_generation(s);
+		s->state = RECORDING; /* again: arming left it */
 	}
 	if (!s->ended)
 		s->ended = "duration";
