@@ -214,7 +214,7 @@ sysv_grown() { # FILE: from the first reading to the last by what the program to
 	sonde_finish
 	"$SONDE" report "$f" >"$BATS_TEST_TMPDIR/report"
 	grep -qE '^  +malloc arenas .* \+5\.0' "$BATS_TEST_TMPDIR/report"
-	grep -qE "^Leak\? +cannot tell from .* -> sonde record -p $WORK -d 6h" \
+	grep -qE "^Leak\? +cannot tell from .* -> sonde record -n ledgerwork -d 6h" \
 		"$BATS_TEST_TMPDIR/report"
 	"$SONDE" export "$f" --to csv --series | grep -q 'rss.file_ext'
 }
@@ -260,6 +260,6 @@ has_note() { # FILE TEXT
 		cat "$BATS_TEST_TMPDIR/report" >&2
 		return 1
 	}
-	grep -q "sonde record -p $TWIN -d 6h" "$BATS_TEST_TMPDIR/report"
+	grep -q "sonde record -n sonde-ledger-tw -d 6h" "$BATS_TEST_TMPDIR/report"
 	exec 8>&-
 }

@@ -175,12 +175,13 @@ nothing_in() { # CAUSE...
 	[ "$(drops)" = 0 ]
 }
 
-# The way into the kernel, the clock and the tracepoints are the difference, below 5 us a call.
+# The way into the kernel and back, the clock and the tracepoints are the difference: 4 us a call here, 9 us
+# after mremap, which leaves nothing in the TLB; on a busy machine they are the neighbours' caches' as well.
 timed_alike() {
 	local call
 
 	for call in madvise munmap mmap mremap brk; do
-		within "$(metric stall.syscall_time $call)" "$(worked $call)" 5 500000 || return 1
+		within "$(metric stall.syscall_time $call)" "$(worked $call)" 5 1500000 || return 1
 	done
 }
 
