@@ -233,11 +233,12 @@ static void fill_over_time(const struct sonde_snapshot *s, struct sonde_memory_f
 	f->observed_s = seconds_between(s);
 }
 
-/* Nothing that a shell would take apart. */
+/* Nothing that a shell would take apart, or sonde for an option. */
 static bool is_plain_word(const char *word)
 {
-	return *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				     "0123456789._") == strlen(word);
+	return *word && *word != '-' &&
+	       strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+			    "0123456789._-") == strlen(word);
 }
 
 /* For the command to type next: the first target that still runs; by its name where none does, or
