@@ -35,10 +35,10 @@ matches() {
 	if echo "$1" | grep -Eq "$2"; then ok "$3"; else not_ok "$3" "no match for $2 in:" "$1"; fi
 }
 
-# until_line FILE PATTERN PID: wait for a line, a minute at most (the guest is slow), and no longer than
-# the program that writes it lives
+# until_line FILE PATTERN PID: wait for a line, five minutes at most (the guest is slow: moving memory
+# about took its processor for more than one), and no longer than the program that writes it lives
 until_line() {
-	for _ in $(seq 600); do
+	for _ in $(seq 3000); do
 		grep -q "$2" "$1" 2>/dev/null && return 0
 		kill -0 "$3" 2>/dev/null || break
 		sleep 0.1
