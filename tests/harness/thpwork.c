@@ -11,7 +11,7 @@
  *     ways       COUNT calls of each kind, aligned to 2 MiB and not: see work_ways()
  *     small      COUNT mappings of 64 KiB, unmapped: none can hold a huge page
  *     touch      writes huge pages, after a file of the same size was read: for memory pressure
- *     fragment   4 KiB pages, given back but for one in 16; then writes a third as many huge pages
+ *     fragment   4 KiB pages, given back but for one in 16; then writes half as many huge pages
  *     file       reads a file of that size, through the page cache, twice
  *     grow       writes 4 KiB pages: for memory pressure without huge pages
  *     idle       nothing
@@ -278,7 +278,7 @@ static void prepare_fragment(void)
 	touch(p, PAGE);
 	for (size_t i = 0; i < count * HUGE; i += 16 * PAGE)
 		advise(p + i, 15 * PAGE, MADV_DONTNEED, "madvise dontneed");
-	count /= 3; /* an emulated guest moves pages for a minute and more */
+	count /= 2;
 	memory = region(MADV_HUGEPAGE);
 }
 

@@ -44,12 +44,27 @@ is "$(metric purge_calls munmap)" 50 "50 small mappings end"
 is "$(metric purge_may_split munmap)" 0 "and can split nothing"
 
 # All memory in pieces of 60 KiB: who wants 2 MiB must move pages first.
-free=$(awk '/^MemAvailable/ {print int($2 / 2048)}' /proc/meminfo)
-observe fragment $((free - 60))
-within "$(metric stall_count compaction.huge)" 1 1000000 "requests for 2 MiB stall in compaction"
-within "$(metric stall_time compaction.huge)" 1000 1000000000000 "which takes time"
-within "$(metric migrated compaction)" 1 1000000000 "and the process's own threads move the pages"
-within "$(metric system compact_stall)" 1 1000000 "as the system's counters say"
+# Whether any are short is up to the kernel, which says so itself: up to three tries.
+compact_stalls() { awk '$1 == "compact_stall" { print $2 }' /proc/vmstat; }
+
+stalled=0
+for _ in 1 2 3; do
+	[ "$stalled" = 0 ] || break
+	free=$(awk '/^MemAvailable/ {print int($2 / 2048)}' /proc/meminfo)
+	before=$(compact_stalls)
+	observe fragment $((free - 60))
+	stalled=$(($(compact_stalls) - before))
+done
+if [ "$stalled" -gt 0 ]; then
+	within "$(metric stall_count compaction.huge)" 1 1000000 \
+		"requests for 2 MiB stall in compaction"
+	within "$(metric stall_time compaction.huge)" 1000 1000000000000 "which takes time"
+	within "$(metric migrated compaction)" 1 1000000000 \
+		"and the process's own threads move the pages"
+	within "$(metric system compact_stall)" 1 1000000 "as the system's counters say"
+else
+	skip "requests for 2 MiB stall in compaction" "this kernel found them without"
+fi
 
 export SONDE_WITHOUT=mm_owner
 observe refill 2
