@@ -6,26 +6,12 @@
 
 bats_require_minimum_version 1.5.0
 
+load pair_helpers
+
 setup() {
 	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
 	mkfifo "$T/go" "$T/stop"
-}
-
-teardown() {
-	local pid
-
-	for pid in "$work_pid" "$watch_pid"; do
-		[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
-	done
-}
-
-# Until FILE has a line that matches, or the program that writes it is gone.
-until_line() { # FILE PATTERN PID
-	until grep -q "$2" "$1" 2>/dev/null; do
-		kill -0 "$3" || return 1
-		sleep 0.02
-	done
 }
 
 changed_bytes() {

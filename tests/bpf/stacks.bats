@@ -10,27 +10,13 @@ WAYS=300
 CALLS=20000
 THREADS=4
 
+load pair_helpers
+
 setup() {
 	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
 	SRC=$BATS_TEST_DIRNAME/../harness/stackwork.c
 	mkfifo "$T/go" "$T/stop"
-}
-
-teardown() {
-	local pid
-
-	for pid in "$work_pid" "$watch_pid"; do
-		[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
-	done
-}
-
-# Until FILE has a line that matches, or the program that writes it is gone.
-until_line() { # FILE PATTERN PID
-	until grep -q "$2" "$1" 2>/dev/null; do
-		kill -0 "$3" || return 1
-		sleep 0.02
-	done
 }
 
 # observe PROGRAM [ONE_IN]: $T/work is what it did, $T/seen what was counted.

@@ -40,7 +40,6 @@ struct sonde_lens_opts {
 	bool want_spans;   /* somebody downstream takes spans, and what was done for each query     */
 	uint64_t slower_than_ns;
 	enum sonde_ledger_mode ledger;
-	bool no_fault_latency; /* reserved for budgets: count only                                  */
 	bool fault_full;       /* time every page fault, not one in some of the plain ones          */
 	uint32_t fault_by;     /* what else faults are charged to: bits by enum sonde_fault_by      */
 };
