@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * An external merge sort, see sorter.h. Records lie in one block of memory behind each other; when
- * it is full they are sorted by an index and written out as a run. In the end the runs are read side
- * by side through a heap of their first records. The file has no name from the start, so that it
- * vanishes with the process: it may hold query texts.
+ * it is full they are sorted by an index and written out as a run. In the end the runs are read
+ * side by side through a heap of their first records. The file has no name from the start, so that
+ * it vanishes with the process: it may hold query texts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -119,10 +119,11 @@ static const char *temp_dir(void)
 
 static int file_error(int err)
 {
-	return sonde_err(err,
-			 "cannot sort in a temporary file in %s: %s; set TMPDIR to a directory with "
-			 "more room",
-			 temp_dir(), strerror(err));
+	return sonde_err(
+		err,
+		"cannot sort in a temporary file in %s: %s; set TMPDIR to a directory with "
+		"more room",
+		temp_dir(), strerror(err));
 }
 
 static int open_file(struct sonde_sorter *s)

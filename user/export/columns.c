@@ -100,6 +100,31 @@ static bool ended(const struct sonde_span *s)
 	X(text, text_of(s->text))                                                                  \
 	X(text_full_bytes, count_if(true, s->request_len))
 
+/* The parts that the duration is divided into, and how many faults of each class there were. */
+#define PART_OF(id, sym, name, group, help)                                                        \
+	static struct sonde_cell get_##name##_ns(const struct sonde_span *s, char *scratch)        \
+	{                                                                                          \
+		(void)scratch;                                                                     \
+		return count_if(s->has_parts, s->part_ns[id]);                                     \
+	}
+SONDE_PARTS(PART_OF)
+#undef PART_OF
+
+#define FAULTS(X)                                                                                  \
+	X(fault_base, BASE)                                                                        \
+	X(fault_mthp, MTHP)                                                                        \
+	X(fault_pmd, PMD)                                                                          \
+	X(fault_cow, COW) X(fault_file, FILE) X(fault_swap, SWAP) X(fault_other, OTHER)
+#define FAULTS_OF(name, sym)                                                                       \
+	static struct sonde_cell get_##name##_count(const struct sonde_span *s, char *scratch)     \
+	{                                                                                          \
+		(void)scratch;                                                                     \
+		return count_if(s->has_parts,                                                      \
+				s->fault_count[SONDE_PART_FAULT_##sym - SONDE_PART_FAULT_BASE]);   \
+	}
+FAULTS(FAULTS_OF)
+#undef FAULTS_OF
+
 #define GETTER(column, how)                                                                        \
 	static struct sonde_cell get_##column(const struct sonde_span *s, char *scratch)           \
 	{                                                                                          \
@@ -110,10 +135,16 @@ COLUMNS(GETTER)
 #undef GETTER
 
 const struct sonde_column sonde_span_columns[] = {
-#define COLUMN(column, how) {#column, get_##column},
+#define COLUMN(column, how) {#column, SONDE_COLUMN_QUERY, get_##column},
 	COLUMNS(COLUMN)
 #undef COLUMN
-		{"flags", flags_of},
+		{"flags", SONDE_COLUMN_QUERY, flags_of},
+#define COLUMN(id, sym, name, group, help) {#name "_ns", SONDE_COLUMN_ANATOMY, get_##name##_ns},
+	SONDE_PARTS(COLUMN)
+#undef COLUMN
+#define COLUMN(name, sym) {#name "_count", SONDE_COLUMN_ANATOMY, get_##name##_count},
+		FAULTS(COLUMN)
+#undef COLUMN
 };
 const size_t sonde_span_column_count = SONDE_ARRAY_SIZE(sonde_span_columns);
 

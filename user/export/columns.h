@@ -24,8 +24,14 @@ struct sonde_cell {
 	const char *text; /* borrowed from the span, or from @scratch */
 };
 
+enum sonde_column_group {
+	SONDE_COLUMN_QUERY = 0,
+	SONDE_COLUMN_ANATOMY = 1, /* a part of the duration, or faults of a class */
+};
+
 struct sonde_column {
 	const char *name;
+	enum sonde_column_group group;
 	struct sonde_cell (*get)(const struct sonde_span *s, char *scratch);
 };
 

@@ -152,8 +152,8 @@ static void test_no_name(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_memory),    cmocka_unit_test(test_in_runs),
-		cmocka_unit_test(test_empty),	     cmocka_unit_test(test_no_directory),
+		cmocka_unit_test(test_in_memory), cmocka_unit_test(test_in_runs),
+		cmocka_unit_test(test_empty),	  cmocka_unit_test(test_no_directory),
 		cmocka_unit_test(test_no_name),
 	};
 
