@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Opens a Chrome trace in headless Chromium, in the viewers that people use, and prints what they made of
-// it as one JSON object: the browser's own performance panel, chrome://tracing and speedscope. Everything is
-// served from 127.0.0.1; NODE_PATH names where playwright-core and speedscope are installed.
-//   node trace-view.mjs FILE OUTDIR VIEWER...      a screenshot of each goes to OUTDIR/VIEWER.png
+// it as one JSON object: the browser's own performance panel ("panel") and speedscope. Everything is served from
+// 127.0.0.1; NODE_PATH names where playwright-core and speedscope are installed.
+//   node trace-view.mjs FILE OUTDIR VIEWER...      screenshots go to OUTDIR/VIEWER*.png
 import { createRequire } from 'node:module';
 import { createServer } from 'node:http';
 import { readFileSync, existsSync } from 'node:fs';
@@ -26,9 +26,14 @@ const server = createServer((req, res) => {
 await new Promise((done) => server.listen(0, '127.0.0.1', done));
 const here = `http://127.0.0.1:${server.address().port}`;
 
+// The browser serves its own developer tools on its debugging port.
+const free = createServer();
+await new Promise((done) => free.listen(0, '127.0.0.1', done));
+const port = free.address().port;
+await new Promise((done) => free.close(done));
 const browser = await chromium.launch({
 	executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', headless: true,
-	args: ['--no-sandbox', '--headless=new', '--remote-debugging-port=0', '--remote-allow-origins=*'],
+	args: ['--no-sandbox', '--headless=new', `--remote-debugging-port=${port}`, '--remote-allow-origins=*'],
 	ignoreDefaultArgs: ['--headless'],
 });
 const page_of = async () => {
@@ -51,30 +56,43 @@ const look = {
 		await page.keyboard.press('2');
 		await page.waitForTimeout(500);
 		await page.screenshot({ path: join(out, 'speedscope-heavy.png') });
-		return { text: text.slice(0, 400), said: page.said };
+		return { profiles: Number(/\(\d+\/(\d+)\)/.exec(text)?.[1]), title: text.split('\n')[1],
+			said: page.said.filter((m) => !/WebGL/.test(m)) };
 	},
-	async tracing() {
+	// Loaded as a person does, by the panel's button; then counted by the panel's own trace engine.
+	async panel() {
 		const page = await page_of();
-		await page.goto('chrome://tracing');
-		await page.waitForSelector('tr-ui-timeline-view, profiling-view', { state: 'attached', timeout: 30000 });
-		const json = readFileSync(file, 'utf8');
-		const made = await page.evaluate(async (text) => {
-			const view = document.querySelector('profiling-view');
-			await view.setActiveTrace('trace.json', text);
-			const model = view.timelineView_.model;
-			let slices = 0, queries = 0, sum = 0;
-			for (const t of model.getAllThreads()) for (const s of t.sliceGroup.slices) {
-				slices++;
-				if (s.category === 'query') { queries++; if (!s.args.end) sum += Math.round(s.duration * 1e6); }
-			}
-			return { slices, queries, sum, threads: model.getAllThreads().length,
-				counters: model.getAllCounters().length, instants: model.instantEvents.length,
-				warnings: model.importWarnings.map((w) => `${w.type}: ${w.message}`),
-				errors: model.hasImportWarnings };
-		}, json);
-		await page.waitForTimeout(1500);
-		await page.screenshot({ path: join(out, 'tracing.png') });
-		return { ...made, said: page.said };
+		const tools = `http://127.0.0.1:${port}/devtools`;
+		await page.goto(`${tools}/devtools_app.html?panel=timeline`);
+		const button = page.locator('[aria-label*="Load trace"], [title*="Load trace"]').first();
+		await button.waitFor({ timeout: 60000 });
+		const [chooser] = await Promise.all([page.waitForEvent('filechooser'), button.click()]);
+		await chooser.setFiles(file);
+		await page.locator('text=Bottom-up').first().waitFor({ timeout: 60000 });
+		const made = await page.evaluate(async ([url, text]) => {
+			const { TraceModel } = await import(url);
+			const model = TraceModel.Model.createWithAllHandlers();
+			await model.parse(JSON.parse(text).traceEvents, { metadata: {} });
+			const data = model.parsedTrace(0).data;
+			const got = { threads: 0, queries: 0, sum: 0, names: [] };
+			for (const process of data.Renderer.processes.values())
+				for (const thread of process.threads.values()) {
+					got.threads++;
+					got.names.push(thread.name);
+					for (const e of thread.entries) {
+						if (e.cat !== 'query') continue;
+						got.queries++;
+						if (!e.args.end) got.sum += Math.round(e.dur * 1000);
+					}
+				}
+			return got;
+		}, [`${tools}/models/trace/trace.js`, readFileSync(file, 'utf8')]);
+		await page.keyboard.press('Escape');
+		await page.mouse.click(252, 129); // unfold the process
+		await page.waitForTimeout(1000);
+		await page.screenshot({ path: join(out, 'panel.png') });
+		const dialogs = await page.locator('.timeline-status-dialog:visible').count();
+		return { ...made, dialogs, said: page.said.filter((m) => !/404|WebGL/.test(m)) };
 	},
 };
 
