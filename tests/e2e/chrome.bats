@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-or-later
-# The Chrome trace: checked by a program that shares no code with the writer, held against SQL on the recording,
-# and opened in the viewers it is for, in a headless Chromium.
+# The Chrome trace: checked by a program that shares no code with the writer, held against SQL on the
+# recording, and opened in the viewers it is for, in a headless Chromium.
 
 bats_require_minimum_version 1.5.0
 load helpers
@@ -26,13 +26,17 @@ need_viewers() {
 	need node
 	need chromium
 	export NODE_PATH=$searchd_build/npm/node_modules
-	[ -d "$NODE_PATH/playwright-core" ] || skip "playwright-core is not installed (scripts/setup test)"
-	[ -d "$NODE_PATH/speedscope" ] || skip "speedscope is not installed (scripts/setup test)"
+	[ -d "$NODE_PATH/playwright-core" ] || skip "playwright-core is not installed"
+	[ -d "$NODE_PATH/speedscope" ] || skip "speedscope is not installed"
 }
 
 check_trace() { # FILE: the checker's findings in $trace
 	need node
 	trace=$(node "$VIEWERS/trace-check.mjs" "$1") || return 1
+}
+
+view() { # FILE
+	node "$VIEWERS/trace-view.mjs" "$1" "$BATS_TEST_TMPDIR" speedscope panel
 }
 
 of_trace() { jq -r "$1" <<<"$trace"; } # FILTER
@@ -55,7 +59,8 @@ agrees_with_sql() { # RECORDING
 @test "slices nest, times are in order, text is valid; count and sum of each kind equal SQL" {
 	check_trace "$BATS_FILE_TMPDIR/made.json"
 	agrees_with_sql "$MADE"
-	equal "$(sql "$MADE" "SELECT sum(wait_ns) FROM query WHERE wait_ns > 0")" "$(of_trace .parts.wait)" "wait"
+	equal "$(sql "$MADE" "SELECT sum(wait_ns) FROM query WHERE wait_ns > 0")" \
+		"$(of_trace .parts.wait)" "wait"
 	equal "$(sql "$MADE" "SELECT sum(send_ns) FROM query WHERE last_ns")" "$(of_trace .parts.send)" "send"
 	equal "$(sql "$MADE" "SELECT count(*) FROM query WHERE last_ns IS NULL")" \
 		"$(of_trace .other.queries_without_end)" "queries without end"
@@ -80,7 +85,24 @@ agrees_with_sql() { # RECORDING
 	drops=$(sql "$MADE" "SELECT count(*) FROM drops WHERE count > 0")
 	[ "$notes" -gt 0 ] && [ "$drops" -gt 0 ]
 	equal $((notes + drops)) "$(of_trace .instants)" instants
-	equal "$(sql "$MADE" "SELECT max(count) FROM drops")" "$(of_trace '.other.not_seen["query no_entry"]')" "not seen"
+	equal "$(sql "$MADE" "SELECT max(count) FROM drops")" \
+		"$(of_trace '.other.not_seen["query no_entry"]')" "not seen"
+}
+
+@test "csv and JSON lines have the same parts and counts of faults" {
+	local part sum=0
+	"$SONDE" export "$MADE" --to csv -o "$BATS_TEST_TMPDIR/made.csv"
+	"$SONDE" export "$MADE" --to jsonl -o "$BATS_TEST_TMPDIR/made.jsonl"
+	for part in user_ns off_io_ns unattributed_ns queued_ns fault_base_count fault_other_count; do
+		sum=$(sql "$MADE" "SELECT sum($part) FROM anatomy")
+		[ "$sum" -gt 0 ]
+		equal "$sum" "$(sqlite3 :memory: ".import --csv $BATS_TEST_TMPDIR/made.csv csv" \
+			"SELECT sum(CAST($part AS INTEGER)) FROM csv")" "$part in csv"
+		equal "$sum" "$(jq -s "map(.$part // 0) | add" "$BATS_TEST_TMPDIR/made.jsonl")" \
+			"$part in JSON lines"
+	done
+	equal "$(sql "$MADE" "SELECT count(*) FROM anatomy")" \
+		"$(jq -s 'map(select(has("user_ns"))) | length' "$BATS_TEST_TMPDIR/made.jsonl")" anatomies
 }
 
 @test "an event has a bounded size, however long a request's text is" {
@@ -93,7 +115,8 @@ agrees_with_sql() { # RECORDING
 	base=$(jq -r .otherData.ts_0_utc_ns "$BATS_FILE_TMPDIR/made.json")
 	equal 000000000 "${base: -9}" "ns of the base"
 	equal "$(sql "$MADE" "SELECT min(coalesce(arrival_ns, start_ns)) - $base FROM span")" \
-		"$(jq '[.traceEvents[] | select(.cat == "query") | .ts * 1000 | round] | min' "$BATS_FILE_TMPDIR/made.json")" \
+		"$(jq '[.traceEvents[] | select(.cat == "query") | .ts * 1000 | round] | min' \
+			"$BATS_FILE_TMPDIR/made.json")" \
 		"the first query's time"
 }
 
@@ -123,21 +146,23 @@ agrees_with_sql() { # RECORDING
 @test "the browser's performance panel and speedscope open it, and count what SQL counts" {
 	need_viewers
 	local seen
-	seen=$(node "$VIEWERS/trace-view.mjs" "$BATS_FILE_TMPDIR/made.json" "$BATS_TEST_TMPDIR" speedscope panel)
+	seen=$(view "$BATS_FILE_TMPDIR/made.json")
 	check_trace "$BATS_FILE_TMPDIR/made.json"
 	trace_lanes=$(of_trace .lanes)
 	equal "$trace_lanes" "$(jq .speedscope.profiles <<<"$seen")" "profiles in speedscope"
 	equal '[]' "$(jq -c .speedscope.said <<<"$seen")" "complaints of speedscope"
 	equal "$trace_lanes" "$(jq .panel.threads <<<"$seen")" "tracks in the panel"
 	equal 1000 "$(jq .panel.queries <<<"$seen")" "queries in the panel"
-	equal "$(sql "$MADE" "SELECT sum(duration_ns) FROM query")" "$(jq .panel.sum <<<"$seen")" "their sum"
+	equal "$(sql "$MADE" "SELECT sum(duration_ns) FROM query")" \
+		"$(jq .panel.sum <<<"$seen")" "their sum"
 	equal '[]' "$(jq -c .panel.said <<<"$seen")" "complaints of the panel"
 	[ -s "$BATS_TEST_TMPDIR/speedscope.png" ] && [ -s "$BATS_TEST_TMPDIR/panel.png" ]
 }
 
 @test "a recording of the real searchd: as many lanes as connections, in every viewer" {
 	local f=$BATS_TEST_TMPDIR/real.sonde seen
-	load_begin --sphinxql "$SEARCHD_SQL" --api "$SEARCHD_API" --connections 8 --queries 2000 --mix mixed --seed 3
+	load_begin --sphinxql "$SEARCHD_SQL" --api "$SEARCHD_API" --connections 8 --queries 2000 \
+		--mix mixed --seed 3
 	record_begin "$f"
 	load_go
 	load_finish
@@ -145,11 +170,12 @@ agrees_with_sql() { # RECORDING
 	"$SONDE" export "$f" --to chrome -o "$BATS_TEST_TMPDIR/real.json"
 	check_trace "$BATS_TEST_TMPDIR/real.json"
 	agrees_with_sql "$f"
-	equal "$(sql "$f" "SELECT count(DISTINCT conn) FROM span")" "$(of_trace .other.connections)" connections
+	equal "$(sql "$f" "SELECT count(DISTINCT conn) FROM span")" \
+		"$(of_trace .other.connections)" connections
 	[ "$(of_trace '.counters["RSS (bytes)"]')" -gt 0 ]
 	need_viewers
-	seen=$(node "$VIEWERS/trace-view.mjs" "$BATS_TEST_TMPDIR/real.json" "$BATS_TEST_TMPDIR" speedscope panel)
-	[ -z "${KEEP_PICTURES:-}" ] || cp "$BATS_TEST_TMPDIR"/*.png "$BATS_TEST_TMPDIR/real.json" "$KEEP_PICTURES/"
+	seen=$(view "$BATS_TEST_TMPDIR/real.json")
+	[ -z "${KEEP_PICTURES:-}" ] || cp "$BATS_TEST_TMPDIR"/*.{png,json} "$KEEP_PICTURES/"
 	equal "$(of_trace .lanes)" "$(jq .speedscope.profiles <<<"$seen")" "profiles in speedscope"
 	equal '[]' "$(jq -c .speedscope.said <<<"$seen")" "complaints of speedscope"
 	equal "$(of_trace .counts.query)" "$(jq .panel.queries <<<"$seen")" "queries in the panel"

@@ -87,8 +87,13 @@ const look = {
 				}
 			return got;
 		}, [`${tools}/models/trace/trace.js`, readFileSync(file, 'utf8')]);
-		await page.keyboard.press('Escape');
-		await page.mouse.click(252, 129); // unfold the process
+		// Unfold the process and its first lane, zoom in, and choose a slice. Only for the picture.
+		await page.mouse.click(252, 129);
+		await page.mouse.click(262, 147);
+		await page.mouse.move(600, 165);
+		for (let i = 0; i < 12; i++) await page.mouse.wheel(0, -120);
+		await page.waitForTimeout(1000);
+		await page.mouse.click(600, 165);
 		await page.waitForTimeout(1000);
 		await page.screenshot({ path: join(out, 'panel.png') });
 		const dialogs = await page.locator('.timeline-status-dialog:visible').count();

@@ -109,6 +109,9 @@ static int add_cell(struct sonde_str *out, const struct sonde_cell *c)
 {
 	char id[24];
 
+	/* Readers take whole numbers of 63 bits. */
+	if (c->kind == SONDE_CELL_COUNT && c->number > INT64_MAX)
+		return sonde_str_addf(out, "%.17g", (double)c->number);
 	if (c->kind == SONDE_CELL_COUNT)
 		return sonde_str_addf(out, "%" PRIu64, c->number);
 	if (c->kind == SONDE_CELL_ID)

@@ -12,6 +12,7 @@
 
 #include "core/err.h"
 #include "core/mem.h"
+#include "core/num.h"
 #include "export/chrome_impl.h"
 #include "export/columns.h"
 
@@ -91,11 +92,12 @@ static const char *target_comm(const struct sonde_chrome *c, uint32_t target)
 static uint64_t target_pid(const struct sonde_chrome *c, uint32_t target)
 {
 	char key[64];
-	const char *pid;
+	const char *text;
+	uint64_t pid = 0;
 
 	snprintf(key, sizeof(key), "target.%u.pid", target);
-	pid = sonde_meta_find(&c->meta, key);
-	return pid ? strtoul(pid, NULL, 10) : 0;
+	text = sonde_meta_find(&c->meta, key);
+	return text && !sonde_parse_u64(text, &pid) && pid <= INT32_MAX ? pid : 0;
 }
 
 /* ---- counters ---- */

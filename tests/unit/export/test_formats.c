@@ -74,6 +74,41 @@ static void test_csv_text(void **state)
 	}
 }
 
+/* Anatomy that was not seen is empty; the table of parts has a column each, in its order. */
+static void test_no_anatomy(void **state)
+{
+	struct sonde_span s = {.command = "", .client = "", .index = "", .fingerprint = ""};
+	char *got = export_span("csv", &s), *row = strchr(got, '\n') + 1;
+	char commas[64];
+
+	(void)state;
+	memset(commas, ',', SONDE_PART__MAX + SONDE_PART_FAULTS);
+	commas[SONDE_PART__MAX + SONDE_PART_FAULTS] = '\0';
+	strcat(commas, "\n");
+	assert_string_equal(row + strlen(row) - strlen(commas), commas);
+	free(got);
+	got = export_span("jsonl", &s);
+	assert_null(strstr(got, "user_ns"));
+	free(got);
+	for (int i = 0; i < SONDE_PART__MAX; i++) {
+		char name[64];
+		size_t at =
+			sonde_span_column_count - SONDE_PART_FAULTS - SONDE_PART__MAX + (size_t)i;
+
+		snprintf(name, sizeof(name), "%s_ns", sonde_part_name((unsigned)i));
+		assert_string_equal(sonde_span_columns[at].name, name);
+	}
+	for (unsigned i = 0; i < SONDE_PART_FAULTS; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s_count",
+			 sonde_part_name(SONDE_PART_FAULT_BASE + i));
+		assert_string_equal(
+			sonde_span_columns[sonde_span_column_count - SONDE_PART_FAULTS + i].name,
+			name);
+	}
+}
+
 /* Every column once: what is not known is empty, and a known 0 (fault_ns) is 0. */
 static void test_csv_row(void **state)
 {
@@ -84,12 +119,21 @@ static void test_csv_row(void **state)
 		"duration_ns,wait_ns,service_ns,send_ns,request_bytes,response_bytes,alloc_bytes,"
 		"alloc_calls,heap_allocated_bytes,heap_freed_bytes,faults,fault_ns,handler_utc,"
 		"found_rows,handler_wall_ms,handler_hits,"
-		"fingerprint_id,fingerprint,text,text_full_bytes,flags\n"
+		"fingerprint_id,fingerprint,text,text_full_bytes,flags,"
+		"queued_ns,user_ns,fault_base_ns,fault_mthp_ns,fault_pmd_ns,fault_cow_ns,"
+		"fault_file_ns,fault_swap_ns,fault_other_ns,reclaim_ns,compaction_ns,"
+		"sys_madvise_ns,sys_munmap_ns,sys_mmap_ns,sys_brk_ns,sys_other_ns,runqueue_ns,"
+		"off_mmap_lock_ns,off_alloc_lock_ns,off_lock_ns,off_io_ns,off_socket_ns,"
+		"off_sleep_ns,off_other_ns,unattributed_ns,fault_base_count,fault_mthp_count,"
+		"fault_pmd_count,fault_cow_count,fault_file_count,fault_swap_count,"
+		"fault_other_count\n"
 		"1,12,13,0x00000000000000ff,4,unix,mysql,query,3,,ok,,1,,2026-11-30T17:28:30."
 		"001000Z,,"
 		"2026-11-30T17:28:30.003000Z,2026-11-30T17:28:30.004500Z,3500000,,2000000,1500000,"
 		"20,30,,"
-		",4096,0,7,0,,,,,0x8000000000000001,SELECT ?,,15,no_wait|unix\n";
+		",4096,0,7,0,,,,,0x8000000000000001,SELECT ?,,15,no_wait|unix,"
+		"0,3000000,0,0,400000,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,100000,"
+		"0,0,2,0,0,0,1\n";
 	struct sonde_span s = {
 		.target = 1,
 		.pid = 12,
@@ -115,6 +159,11 @@ static void test_csv_row(void **state)
 		.fingerprint_id = 0x8000000000000001ull,
 		.fingerprint = "SELECT ?",
 		.request_len = 15,
+		.has_parts = true,
+		.part_ns = {[SONDE_PART_USER] = 3000000,
+			    [SONDE_PART_FAULT_PMD] = 400000,
+			    [SONDE_PART_UNATTRIBUTED] = 100000},
+		.fault_count = {[2] = 2, [6] = 1},
 	};
 	char *got = export_span("csv", &s);
 
@@ -213,10 +262,10 @@ static void test_doubles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_csv_text),       cmocka_unit_test(test_csv_row),
-		cmocka_unit_test(test_jsonl_text),     cmocka_unit_test(test_table_is_filled),
-		cmocka_unit_test(test_unknown_format), cmocka_unit_test(test_full_device),
-		cmocka_unit_test(test_doubles),
+		cmocka_unit_test(test_csv_text),	cmocka_unit_test(test_csv_row),
+		cmocka_unit_test(test_no_anatomy),	cmocka_unit_test(test_jsonl_text),
+		cmocka_unit_test(test_table_is_filled), cmocka_unit_test(test_unknown_format),
+		cmocka_unit_test(test_full_device),	cmocka_unit_test(test_doubles),
 	};
 
 	return cmocka_run_group_tests_name("export/formats", tests, NULL, NULL);
