@@ -88,7 +88,10 @@ const look = {
 			return got;
 		}, [`${tools}/models/trace/trace.js`, readFileSync(file, 'utf8')]);
 		// Unfold the process and its first lane, zoom in, and choose a slice. Only for the picture.
+		await page.mouse.click(800, 600); // the help goes away
+		await page.waitForTimeout(300);
 		await page.mouse.click(252, 129);
+		await page.waitForTimeout(300);
 		await page.mouse.click(262, 147);
 		await page.mouse.move(600, 165);
 		for (let i = 0; i < 12; i++) await page.mouse.wheel(0, -120);
