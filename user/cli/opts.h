@@ -84,8 +84,8 @@ int sonde_opts_init(const struct sonde_opt_table *table, void *target);
  * these. @words: there may be any before "--"; else the first one ends the parsing, for what follows
  * it are another command's options. 0, -EINVAL (logged) or -ENOMEM. Free with the fini either way.
  */
-int sonde_opts_parse(const struct sonde_opt_table *table, sonde_opt_mask valid, bool words, int argc,
-		     const char *const *argv, void *target, struct sonde_opt_result *out);
+int sonde_opts_parse(const struct sonde_opt_table *table, sonde_opt_mask valid, bool words,
+		     int argc, const char *const *argv, void *target, struct sonde_opt_result *out);
 void sonde_opt_result_fini(struct sonde_opt_result *r);
 
 /* What a value of this option looks like: "a duration (250ms, 30s, ...)". Appended to @out. */
