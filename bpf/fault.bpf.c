@@ -9,6 +9,7 @@
  *
  * The invariant: a thread has at most one open fault, and only its own programs touch it.
  */
+#include "lib/anatomy.bpf.h"
 #include "lib/span.bpf.h"
 #include "lib/faultby.bpf.h"
 #ifdef SONDE_FAULT_STACKS
@@ -322,6 +323,7 @@ static __always_inline int fault_end(bool major)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct sonde_fault_thread *f = thread_find(task);
+	__u32 cls = SONDE_FAULT_OTHER;
 
 	if (!f)
 		return 0; /* none of ours, or it began before sonde was attached */
@@ -329,7 +331,11 @@ static __always_inline int fault_end(bool major)
 		return 0;
 	/* The kernel skips a program that a task it preempted is in: counted, but no more is known.
 	 */
-	return fault_done(f, f->begin_ns ? fault_class(task, f) : SONDE_FAULT_OTHER, major);
+	if (f->begin_ns)
+		cls = fault_class(task, f);
+	fault_done(f, cls, major);
+	anatomy_fault_end(cls);
+	return 0;
 }
 
 /* ---- the begin ---- */
@@ -388,6 +394,7 @@ static __always_inline int fault_begin(__u64 address, __u32 error, __u64 ip, __u
 		f->sp = sp;
 	}
 	f->begin_ns = bpf_ktime_get_ns();
+	anatomy_fault_begin(f->begin_ns);
 	return 0;
 }
 
