@@ -13,56 +13,26 @@
 
 #include "lib/books.bpf.h"
 #include "lib/filter.bpf.h"
+#include "sonde/anatomy.h"
 #include "sonde/fault.h"
-#include "sonde/part.h"
-
-#define ANATOMY_PENDING SONDE_PART__MAX /* a page fault whose class is not known yet */
-#define ANATOMY_SLOTS	32		/* a power of two, PENDING included           */
-#define ANATOMY_LOG	8		/* charges that can be taken back             */
-#define ANATOMY_FAULTS	8		/* a power of two, of SONDE_PART_FAULTS       */
-
-struct anatomy {
-	__u64 conn, seq; /* the query; seq 0: none, and nothing is charged */
-	__u64 last_ns;	 /* up to here all is charged */
-	__u64 high_ns;	 /* the last event's time, where some of it was taken back */
-	__u64 ns[ANATOMY_SLOTS];
-	__u64 log_ns[ANATOMY_LOG]; /* when each of the last charges began, and of which part it is */
-	__u8 log_part[ANATOMY_LOG];
-	__u32 logged;
-	__u32 faults[ANATOMY_FAULTS];
-	__u64 lock;	/* the kernel lock that the thread waits for; 0: none */
-	__u64 delay;	/* what it had waited for CPUs when it left, by the kernel */
-	__s64 offset;	/* of our clock to the run queue's; 0: not known */
-	__u8 current;	/* part that is charged now, or PENDING */
-	__u8 base;	/* what it does beneath faults and waits: USER, or a system call's part */
-	__u8 memory;	/* RECLAIM or COMPACTION while that goes on, else 0 */
-	__u8 fault;	/* in a page fault */
-	__u8 off;	/* not on a CPU */
-	__u8 woken;	/* and runnable */
-	__u8 lock_kind; /* enum sonde_stall_cause */
-	__u8 follows;	/* woken by a thread that ran the query: may be who answers it */
-	__u8 fault_part; /* of the last fault */
-	__u8 pad[3];
-	__u32 nr;	/* the system call that it is in */
-};
 
 /* Shared with the fault lens, whose programs tell what faults do. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct anatomy);
+	__type(value, struct sonde_anatomy);
 } anatomy SEC(".maps");
 
-static __always_inline struct anatomy *anatomy_of(struct task_struct *task)
+static __always_inline struct sonde_anatomy *anatomy_of(struct task_struct *task)
 {
 	return bpf_task_storage_get(&anatomy, task, 0, 0);
 }
 
 /* The current thread's, if it runs a query. */
-static __always_inline struct anatomy *anatomy_current(void)
+static __always_inline struct sonde_anatomy *anatomy_current(void)
 {
-	struct anatomy *a;
+	struct sonde_anatomy *a;
 
 	if (!cfg.anatomy)
 		return NULL;
@@ -71,9 +41,9 @@ static __always_inline struct anatomy *anatomy_current(void)
 }
 
 /* The clocks of two CPUs may differ by some ns: then nothing is charged, and nothing is lost. */
-static __always_inline void anatomy_charge(struct anatomy *a, __u64 now)
+static __always_inline void anatomy_charge(struct sonde_anatomy *a, __u64 now)
 {
-	__u32 part = a->current & (ANATOMY_SLOTS - 1), at = a->logged & (ANATOMY_LOG - 1);
+	__u32 part = a->current & (SONDE_ANATOMY_SLOTS - 1), at = a->logged & (SONDE_ANATOMY_LOG - 1);
 	__u64 last = a->last_ns;
 
 	if ((__s64)(now - last) <= 0)
@@ -86,27 +56,27 @@ static __always_inline void anatomy_charge(struct anatomy *a, __u64 now)
 }
 
 /* What a thread that is on a CPU does. */
-static __always_inline void anatomy_resume(struct anatomy *a)
+static __always_inline void anatomy_resume(struct sonde_anatomy *a)
 {
-	a->current = a->memory ? a->memory : a->fault ? ANATOMY_PENDING : a->base;
+	a->current = a->memory ? a->memory : a->fault ? SONDE_ANATOMY_PENDING : a->base;
 }
 
 /*
  * Take back what was charged after @end: bytes left at the time that TCP noted, and the thread may
  * have lost its CPU before the tracepoint came. False: that was too long ago.
  */
-static __always_inline bool anatomy_rewind(struct anatomy *a, __u64 end)
+static __always_inline bool anatomy_rewind(struct sonde_anatomy *a, __u64 end)
 {
-	for (int i = 0; i < ANATOMY_LOG && a->last_ns > end; i++) {
-		__u32 at = --a->logged & (ANATOMY_LOG - 1);
-		__u32 part = a->log_part[at] & (ANATOMY_SLOTS - 1);
+	for (int i = 0; i < SONDE_ANATOMY_LOG && a->last_ns > end; i++) {
+		__u32 at = --a->logged & (SONDE_ANATOMY_LOG - 1);
+		__u32 part = a->log_part[at] & (SONDE_ANATOMY_SLOTS - 1);
 		__u64 begin = a->log_ns[at], cut = begin > end ? begin : end;
 		__u64 back = a->last_ns - cut;
 
 		if (a->last_ns < cut)
 			return false;
-		if (part == ANATOMY_PENDING && !a->fault)
-			part = a->fault_part & (ANATOMY_SLOTS - 1);
+		if (part == SONDE_ANATOMY_PENDING && !a->fault)
+			part = a->fault_part & (SONDE_ANATOMY_SLOTS - 1);
 		if (a->ns[part] < back)
 			return false;
 		a->ns[part] -= back;
@@ -116,7 +86,7 @@ static __always_inline bool anatomy_rewind(struct anatomy *a, __u64 end)
 }
 
 /* Bring the clock to @end exactly. */
-static __always_inline bool anatomy_settle(struct anatomy *a, __u64 end)
+static __always_inline bool anatomy_settle(struct sonde_anatomy *a, __u64 end)
 {
 	a->high_ns = a->last_ns;
 	if (a->last_ns <= end) {
@@ -149,17 +119,17 @@ static __always_inline __u8 anatomy_fault_part(__u32 cls)
 	return SONDE_PART_FAULT_OTHER;
 }
 
-static __always_inline void anatomy_fault_close(struct anatomy *a, __u8 part)
+static __always_inline void anatomy_fault_close(struct sonde_anatomy *a, __u8 part)
 {
-	a->ns[part & (ANATOMY_SLOTS - 1)] += a->ns[ANATOMY_PENDING];
-	a->ns[ANATOMY_PENDING] = 0;
+	a->ns[part & (SONDE_ANATOMY_SLOTS - 1)] += a->ns[SONDE_ANATOMY_PENDING];
+	a->ns[SONDE_ANATOMY_PENDING] = 0;
 	a->fault_part = part;
 	a->fault = 0;
 }
 
 /* The fault that seemed to be open has long ended, or was refused: what its time was cannot be
  * told. */
-static __always_inline void anatomy_fault_lost(struct anatomy *a, __u64 now)
+static __always_inline void anatomy_fault_lost(struct sonde_anatomy *a, __u64 now)
 {
 	anatomy_charge(a, now);
 	anatomy_fault_close(a, SONDE_PART_UNATTRIBUTED);
@@ -170,7 +140,7 @@ static __always_inline void anatomy_fault_lost(struct anatomy *a, __u64 now)
  * The thread runs, and nobody told that it got its CPU: the books know when it did. Where they do
  * not, the time since it left is nobody's.
  */
-static __always_inline void anatomy_arrived_unseen(struct anatomy *a, __u64 now)
+static __always_inline void anatomy_arrived_unseen(struct sonde_anatomy *a, __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 at = 0, queued;
@@ -194,22 +164,41 @@ static __always_inline void anatomy_arrived_unseen(struct anatomy *a, __u64 now)
 }
 
 /* Every event of a thread that runs begins with this. */
-static __always_inline void anatomy_event(struct anatomy *a, __u64 now)
+static __always_inline void anatomy_event(struct sonde_anatomy *a, __u64 now)
 {
 	if (a->off)
 		anatomy_arrived_unseen(a, now);
 	anatomy_charge(a, now);
 }
 
-static __always_inline void anatomy_fault_begin(__u64 now)
+/*
+ * A fault's exception was entered before its first program ran, and will be left after its last one
+ * has; no program sees that. @exception is what both take on this machine, calibrated: they are
+ * counted with the fault, out of what the thread is known to have spent before it. An exception
+ * that was quicker makes good for one that was slower.
+ */
+static __always_inline void anatomy_fault_begin(struct sonde_anatomy *a, __u64 now, __u64 exception)
 {
-	struct anatomy *a = anatomy_current();
+	__u64 before = a->last_ns, most;
+	__u32 part;
 
-	if (!a)
-		return;
+	if (a->off || a->fault)
+		before = now;
 	anatomy_event(a, now);
 	if (a->fault)
 		anatomy_fault_lost(a, now);
+	a->owed += exception;
+	if (a->owed > SONDE_ANATOMY_OWED * exception)
+		a->owed = SONDE_ANATOMY_OWED * exception;
+	part = a->current & (SONDE_ANATOMY_SLOTS - 1);
+	most = a->last_ns > before ? a->last_ns - before : 0;
+	if (most > a->owed)
+		most = a->owed;
+	if (a->ns[part] >= most) {
+		a->ns[part] -= most;
+		a->ns[SONDE_ANATOMY_PENDING] += most;
+		a->owed -= most;
+	}
 	a->fault = 1;
 	anatomy_resume(a);
 }
@@ -217,14 +206,14 @@ static __always_inline void anatomy_fault_begin(__u64 now)
 /* The current thread's open fault is over and was of class @cls. */
 static __always_inline void anatomy_fault_end(__u32 cls)
 {
-	struct anatomy *a = anatomy_current();
+	struct sonde_anatomy *a = anatomy_current();
 	__u8 part;
 
 	if (!a || !a->fault)
 		return;
 	anatomy_event(a, bpf_ktime_get_ns());
 	part = anatomy_fault_part(cls);
-	a->faults[(part - SONDE_PART_FAULT_BASE) & (ANATOMY_FAULTS - 1)]++;
+	a->faults[(part - SONDE_PART_FAULT_BASE) & (SONDE_ANATOMY_FAULTS - 1)]++;
 	a->memory = 0;
 	anatomy_fault_close(a, part);
 	anatomy_resume(a);

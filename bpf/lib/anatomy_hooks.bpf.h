@@ -24,10 +24,10 @@ static __always_inline bool anatomy_maybe(struct task_struct *task)
 	return known && *known;
 }
 
-static __always_inline struct anatomy *anatomy_running(void)
+static __always_inline struct sonde_anatomy *anatomy_running(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct anatomy *a = anatomy_maybe(task) ? anatomy_of(task) : NULL;
+	struct sonde_anatomy *a = anatomy_maybe(task) ? anatomy_of(task) : NULL;
 
 	return a && a->seq ? a : NULL;
 }
@@ -62,7 +62,7 @@ static __always_inline void anatomy_prepare(struct task_struct *task)
 		bpf_task_storage_get(&anatomy, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-static __always_inline void anatomy_cross(struct anatomy *a, __u8 base, __u32 nr)
+static __always_inline void anatomy_cross(struct sonde_anatomy *a, __u8 base, __u32 nr)
 {
 	__u64 now = bpf_ktime_get_ns();
 
@@ -78,7 +78,7 @@ SEC("?tp_btf/sys_enter")
 int BPF_PROG(anatomy_sys_enter, struct pt_regs *regs, long nr)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct anatomy *a;
+	struct sonde_anatomy *a;
 
 	if (!anatomy_maybe(task))
 		return 0;
@@ -93,7 +93,7 @@ int BPF_PROG(anatomy_sys_enter, struct pt_regs *regs, long nr)
 SEC("?tp_btf/sys_exit")
 int BPF_PROG(anatomy_sys_exit, struct pt_regs *regs, long ret)
 {
-	struct anatomy *a = anatomy_running();
+	struct sonde_anatomy *a = anatomy_running();
 
 	if (a)
 		anatomy_cross(a, SONDE_PART_USER, -1);
@@ -122,7 +122,7 @@ static __always_inline __u8 cause_part(__u8 cause)
 	return SONDE_PART_OFF_OTHER;
 }
 
-static __always_inline void anatomy_leave(struct anatomy *a, struct task_struct *task, bool preempted)
+static __always_inline void anatomy_leave(struct sonde_anatomy *a, struct task_struct *task, bool preempted)
 {
 	__u64 now = bpf_ktime_get_ns();
 
@@ -140,7 +140,7 @@ static __always_inline void anatomy_leave(struct anatomy *a, struct task_struct 
 		a->current = cause_part(a->lock ? a->lock_kind : cause_of(task));
 }
 
-static __always_inline void anatomy_arrive(struct anatomy *a, struct task_struct *task)
+static __always_inline void anatomy_arrive(struct sonde_anatomy *a, struct task_struct *task)
 {
 	__u64 now = bpf_ktime_get_ns(), queued;
 
@@ -162,7 +162,7 @@ static __always_inline void anatomy_arrive(struct anatomy *a, struct task_struct
 SEC("?tp_btf/sched_switch")
 int BPF_PROG(anatomy_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	struct anatomy *a;
+	struct sonde_anatomy *a;
 
 	if (anatomy_maybe(prev)) {
 		a = anatomy_of(prev);
@@ -208,10 +208,10 @@ static __always_inline bool waits_for_work(struct task_struct *task, __u32 nr)
 
 /* The current thread, which runs a query, wakes @task of the same process: a copy of its clock goes
  * on there, and counts if that thread sends the answer. */
-static __always_inline void anatomy_hand_over(struct anatomy *to, struct task_struct *task)
+static __always_inline void anatomy_hand_over(struct sonde_anatomy *to, struct task_struct *task)
 {
 	struct task_struct *me = bpf_get_current_task_btf();
-	struct anatomy *from;
+	struct sonde_anatomy *from;
 
 	if ((to->seq && !to->follows) || me->tgid != task->tgid || me->pid == task->pid)
 		return;
@@ -233,7 +233,7 @@ static __always_inline void anatomy_hand_over(struct anatomy *to, struct task_st
 SEC("?tp_btf/sched_wakeup")
 int BPF_PROG(anatomy_wakeup, struct task_struct *task)
 {
-	struct anatomy *a = anatomy_maybe(task) ? anatomy_of(task) : NULL;
+	struct sonde_anatomy *a = anatomy_maybe(task) ? anatomy_of(task) : NULL;
 
 	if (!a)
 		return 0;
@@ -251,7 +251,7 @@ int BPF_PROG(anatomy_wakeup, struct task_struct *task)
 SEC("?tp_btf/contention_begin")
 int BPF_PROG(anatomy_lock, void *lock, unsigned int flags)
 {
-	struct anatomy *a = is_sleeping_lock(flags) ? anatomy_running() : NULL;
+	struct sonde_anatomy *a = is_sleeping_lock(flags) ? anatomy_running() : NULL;
 	struct task_struct *task = bpf_get_current_task_btf();
 
 	if (!a || !task->mm)
@@ -264,7 +264,7 @@ int BPF_PROG(anatomy_lock, void *lock, unsigned int flags)
 SEC("?tp_btf/contention_end")
 int BPF_PROG(anatomy_unlock, void *lock, int ret)
 {
-	struct anatomy *a = anatomy_running();
+	struct sonde_anatomy *a = anatomy_running();
 
 	if (a && a->lock == (__u64)lock)
 		a->lock = 0;
@@ -275,7 +275,7 @@ int BPF_PROG(anatomy_unlock, void *lock, int ret)
 
 static __always_inline int anatomy_memory(__u8 part)
 {
-	struct anatomy *a = anatomy_running();
+	struct sonde_anatomy *a = anatomy_running();
 
 	if (!a)
 		return 0;

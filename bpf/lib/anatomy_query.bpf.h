@@ -34,7 +34,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u64);
-	__type(value, struct anatomy);
+	__type(value, struct sonde_anatomy);
 } anatomy_parked SEC(".maps");
 
 struct {
@@ -58,20 +58,20 @@ static __always_inline long anatomy_call(struct task_struct *task)
 	return ((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax;
 }
 
-static __always_inline bool anatomy_is_of(const struct anatomy *a, const struct sonde_ev_span *s)
+static __always_inline bool anatomy_is_of(const struct sonde_anatomy *a, const struct sonde_ev_span *s)
 {
 	return a->seq && a->conn == s->conn && a->seq == s->seq;
 }
 
 /* The clock is put away with what it has; what follows is nobody's until the answer. */
-static __always_inline void anatomy_park(struct anatomy *a, __u64 now)
+static __always_inline void anatomy_park(struct sonde_anatomy *a, __u64 now)
 {
 	anatomy_event(a, now);
 	a->current = SONDE_PART_UNATTRIBUTED;
 	bpf_map_update_elem(&anatomy_parked, &a->conn, a, BPF_ANY);
 }
 
-static __always_inline void anatomy_reset(struct anatomy *a, const struct sonde_ev_span *s)
+static __always_inline void anatomy_reset(struct sonde_anatomy *a, const struct sonde_ev_span *s)
 {
 	a->conn = s->conn;
 	a->seq = s->seq;
@@ -79,9 +79,9 @@ static __always_inline void anatomy_reset(struct anatomy *a, const struct sonde_
 	__builtin_memset(a->faults, 0, sizeof(a->faults));
 	a->logged = 0;
 	a->memory = a->fault = a->off = a->woken = a->follows = 0;
-	for (int i = 0; i < ANATOMY_LOG; i++)
+	for (int i = 0; i < SONDE_ANATOMY_LOG; i++)
 		a->log_ns[i] = 0;
-	a->lock = 0;
+	a->lock = a->owed = 0;
 }
 
 /*
@@ -93,7 +93,7 @@ static __always_inline void anatomy_begin(const struct sonde_ev_span *s, __u64 b
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 slot = (__u32)task->tgid % SONDE_STALL_FILTER, *known;
 	__u64 taken = s->start_ns;
-	struct anatomy *a;
+	struct sonde_anatomy *a;
 
 	if (!cfg.anatomy || !anatomy_known_since(s->start_ns))
 		return;
@@ -124,11 +124,11 @@ static __always_inline void anatomy_begin(const struct sonde_ev_span *s, __u64 b
 	anatomy_resume(a);
 }
 
-static __always_inline void anatomy_copy(struct sonde_ev_span *s, const struct anatomy *a)
+static __always_inline void anatomy_copy(struct sonde_ev_span *s, const struct sonde_anatomy *a)
 {
 	for (int i = 0; i < SONDE_PART__MAX; i++)
 		s->part_ns[i] = a->ns[i];
-	s->part_ns[SONDE_PART_FAULT_OTHER] += a->ns[ANATOMY_PENDING];
+	s->part_ns[SONDE_PART_FAULT_OTHER] += a->ns[SONDE_ANATOMY_PENDING];
 	for (int i = 0; i < SONDE_PART_FAULTS; i++)
 		s->fault_count[i] = a->faults[i];
 	s->flags |= SONDE_SPAN_F_PARTS;
@@ -149,7 +149,7 @@ static __always_inline void anatomy_unseen(struct sonde_ev_span *s)
 /* The parts up to s->last_ns, which was just now; the clock goes on. */
 static __always_inline void anatomy_collect(struct sonde_ev_span *s)
 {
-	struct anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
+	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
 	__u64 conn = s->conn;
 
 	if (!cfg.anatomy || !s->last_ns || s->flags & SONDE_SPAN_F_END_GUESSED)
@@ -171,7 +171,7 @@ static __always_inline void anatomy_collect(struct sonde_ev_span *s)
 /* The query is over, or the thread has nothing more to do with it. */
 static __always_inline void anatomy_end(const struct sonde_ev_span *s)
 {
-	struct anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
+	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
 
 	if (a && anatomy_is_of(a, s))
 		a->seq = 0;
