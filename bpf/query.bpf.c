@@ -166,6 +166,7 @@ int BPF_PROG(query_recv, struct sock *sk, int ret, int flags)
 		return 0;
 	}
 	conn_io_init(&w, c, ret);
+	c->reader = (__u32)bpf_get_current_pid_tgid();
 	conn_received(&w);
 	if (c->open == SONDE_OPEN_READING) /* the rest of the request is yet to be read */
 		anatomy_begin(&c->span, c->prev_end_ns, w.now);

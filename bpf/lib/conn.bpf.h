@@ -217,7 +217,10 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	s->h.tgid = id >> 32;
 	s->h.tid = (__u32)id;
 	s->h.ts_ns = s->request_end_ns;
-	anatomy_begin(s, c->prev_end_ns, s->request_end_ns);
+	/* Not where it is taken from the queue by who answered its predecessor, and another read it.
+	 */
+	if (!c->reader || c->reader == (__u32)id)
+		anatomy_begin(s, c->prev_end_ns, s->request_end_ns);
 	if (!cfg.per_query)
 		return;
 	t = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0,

@@ -14,6 +14,7 @@
  *     purge KB     MADV_DONTNEED        map KB      mmap with MAP_POPULATE, then munmap
  *     brk KB       grow the heap, touch it, shrink it
  *     io N         read 4 KiB, N times, with O_DIRECT
+ *     mmaplock KB  mmap while another thread, which populates so much, holds mmap_lock
  *     forget 0     give no answer
  *
  * OUT: a row a query, tab-separated: the client's port, the query's number on its connection, then
@@ -36,7 +37,7 @@
 #define ROOM	  (64 * MB)
 #define MAX_CONNS 256
 
-enum { SPIN, TOUCH, HUGE, PURGE, MAP, UNMAP, BRK, SLEEP, LOCK, SOCKET, IO, STEPS };
+enum { SPIN, TOUCH, HUGE, PURGE, MAP, UNMAP, BRK, SLEEP, LOCK, SOCKET, IO, MMAPLOCK, STEPS };
 
 struct clocks {
 	uint64_t wall, cpu, rq, faults;
@@ -51,10 +52,10 @@ struct truth {
 /* A thread that works, with what its steps need. */
 struct worker {
 	int stat, file, pair[2];
-	char *pages, *huge, *full;
+	char *pages, *huge, *full, *other;
 	pthread_mutex_t mutex;
 	sem_t start;
-	atomic_uint held, hold_us;
+	atomic_uint held, hold_us, populate;
 	pthread_t helper, peer;
 };
 
@@ -120,6 +121,12 @@ static void *hold(void *arg)
 	for (;;) {
 		while (sem_wait(&w->start))
 			;
+		if (w->populate) {
+			w->held = 1;
+			madvise(w->other, w->populate * KB, MADV_POPULATE_WRITE);
+			w->populate = 0;
+			continue;
+		}
 		pthread_mutex_lock(&w->mutex);
 		w->held = 1;
 		sleep_us(w->hold_us);
@@ -158,6 +165,7 @@ static void make_good(struct worker *w)
 {
 	madvise(w->pages, ROOM, MADV_DONTNEED);
 	madvise(w->huge, ROOM, MADV_DONTNEED);
+	madvise(w->other, ROOM, MADV_DONTNEED);
 	for (size_t i = 0; i < ROOM / 8; i += 4096)
 		w->full[i] = 1;
 }
@@ -177,6 +185,7 @@ static struct worker *worker_new(void)
 	w->pages = map(ROOM, MADV_NOHUGEPAGE);
 	w->huge = map(ROOM, MADV_HUGEPAGE);
 	w->full = map(ROOM, MADV_NOHUGEPAGE);
+	w->other = map(ROOM, MADV_NOHUGEPAGE);
 	if (w->file < 0 || pwrite(w->file, w->full, 4 * MB, 0) != 4 * MB)
 		die(name);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, w->pair))
@@ -197,7 +206,7 @@ static void do_spin(uint64_t us)
 
 	/* The clock is a system call: most of the time is to be the program's own. */
 	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
-		for (volatile unsigned i = 0; i < 20000; i++)
+		for (volatile unsigned i = 0; i < 200000; i++)
 			;
 }
 
@@ -210,6 +219,21 @@ static void do_lock(struct worker *w, uint64_t us)
 		sched_yield();
 	pthread_mutex_lock(&w->mutex);
 	pthread_mutex_unlock(&w->mutex);
+}
+
+static void do_mmaplock(struct worker *w, uint64_t kb)
+{
+	char *p;
+
+	w->populate = (unsigned)kb;
+	w->held = 0;
+	sem_post(&w->start);
+	while (!w->held)
+		sched_yield();
+	sleep_us(200); /* by then it has the lock */
+	p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED || munmap(p, 4096))
+		die("mmap");
 }
 
 static void do_socket(struct worker *w, uint64_t us)
@@ -266,7 +290,7 @@ static void do_brk(uint64_t kb)
 static int do_step(struct worker *w, const char *name, uint64_t n, struct truth *t)
 {
 	static const char *const names[STEPS] = {"spin", "touch", "huge", "purge", "map", "unmap",
-						 "brk",	 "sleep", "lock", "socket", "io"};
+						 "brk",	 "sleep", "lock", "socket", "io",   "mmaplock"};
 	int s = 0;
 
 	while (s < STEPS && strcmp(names[s], name))
@@ -301,6 +325,9 @@ static int do_step(struct worker *w, const char *name, uint64_t n, struct truth 
 		break;
 	case IO:
 		do_io(w, n);
+		break;
+	case MMAPLOCK:
+		do_mmaplock(w, n);
 		break;
 	default:
 		t->forget = !strcmp(name, "forget");
@@ -338,10 +365,10 @@ static struct truth run(struct worker *w, const char *text)
 	return t;
 }
 
-static void write_down(const struct conn *c, const struct truth *t)
+static void write_down(const struct conn *c, unsigned seq, const struct truth *t)
 {
 	pthread_mutex_lock(&out_lock);
-	fprintf(out, "%u\t%u\t%lu\t%lu\t%lu\t%lu", c->port, c->seq, t->all.wall, t->all.cpu,
+	fprintf(out, "%u\t%u\t%lu\t%lu\t%lu\t%lu", c->port, seq, t->all.wall, t->all.cpu,
 		t->all.rq, t->all.faults);
 	for (int s = 0; s < STEPS; s++)
 		fprintf(out, "\t%ld", t->step[s]);
@@ -397,11 +424,12 @@ static bool read_request(struct conn *c)
 
 static void answer(struct worker *w, struct conn *c)
 {
+	unsigned seq = c->seq; /* once it is answered the next one may be read */
 	struct truth t = run(w, c->text);
 
 	if (!t.forget)
 		send_ok(c->fd, 1);
-	write_down(c, &t);
+	write_down(c, seq, &t);
 	make_good(w);
 }
 
