@@ -43,7 +43,8 @@ static __always_inline struct sonde_anatomy *anatomy_current(void)
 /* The clocks of two CPUs may differ by some ns: then nothing is charged, and nothing is lost. */
 static __always_inline void anatomy_charge(struct sonde_anatomy *a, __u64 now)
 {
-	__u32 part = a->current & (SONDE_ANATOMY_SLOTS - 1), at = a->logged & (SONDE_ANATOMY_LOG - 1);
+	__u32 part = a->current & (SONDE_ANATOMY_SLOTS - 1),
+	      at = a->logged & (SONDE_ANATOMY_LOG - 1);
 	__u64 last = a->last_ns;
 
 	if ((__s64)(now - last) <= 0)

@@ -34,7 +34,14 @@ static __always_inline struct sonde_anatomy *anatomy_running(void)
 
 /* ---- system calls ---- */
 
-enum { NR_MMAP = 9, NR_MPROTECT = 10, NR_MUNMAP = 11, NR_BRK = 12, NR_MREMAP = 25, NR_MADVISE = 28 };
+enum {
+	NR_MMAP = 9,
+	NR_MPROTECT = 10,
+	NR_MUNMAP = 11,
+	NR_BRK = 12,
+	NR_MREMAP = 25,
+	NR_MADVISE = 28
+};
 
 static __always_inline __u8 call_part(long nr)
 {
@@ -122,7 +129,8 @@ static __always_inline __u8 cause_part(__u8 cause)
 	return SONDE_PART_OFF_OTHER;
 }
 
-static __always_inline void anatomy_leave(struct sonde_anatomy *a, struct task_struct *task, bool preempted)
+static __always_inline void anatomy_leave(struct sonde_anatomy *a, struct task_struct *task,
+					  bool preempted)
 {
 	__u64 now = bpf_ktime_get_ns();
 

@@ -21,7 +21,8 @@ struct {
 	__type(value, __u64);
 } anatomy_from SEC(".maps");
 
-/* Not 0: a process with such a tgid has queries. The first look of programs that run for everybody. */
+/* Not 0: a process with such a tgid has queries. The first look of programs that run for everybody.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SONDE_STALL_FILTER);
@@ -58,7 +59,8 @@ static __always_inline long anatomy_call(struct task_struct *task)
 	return ((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax;
 }
 
-static __always_inline bool anatomy_is_of(const struct sonde_anatomy *a, const struct sonde_ev_span *s)
+static __always_inline bool anatomy_is_of(const struct sonde_anatomy *a,
+					  const struct sonde_ev_span *s)
 {
 	return a->seq && a->conn == s->conn && a->seq == s->seq;
 }

@@ -79,11 +79,11 @@ join_truth() {
 		map INTEGER, unmap INTEGER, brk INTEGER, sleep INTEGER, lock INTEGER, socket INTEGER,
 		io INTEGER, mmaplock INTEGER)" ".import $T/truth truth" \
 		"ATTACH 'file:$R?mode=ro' AS rec" "CREATE TABLE both AS SELECT t.*, a.*, q.duration_ns,
-		user_ns + fault_base_ns + fault_mthp_ns + fault_pmd_ns + fault_cow_ns + fault_file_ns +
-		fault_swap_ns + fault_other_ns + reclaim_ns + compaction_ns + sys_madvise_ns + sys_munmap_ns +
-		sys_mmap_ns + sys_brk_ns + sys_other_ns AS cpu,
-		off_mmap_lock_ns + off_alloc_lock_ns + off_lock_ns + off_io_ns + off_socket_ns + off_sleep_ns +
-		off_other_ns AS off,
+		user_ns + fault_base_ns + fault_mthp_ns + fault_pmd_ns + fault_cow_ns + fault_file_ns
+		+ fault_swap_ns + fault_other_ns + reclaim_ns + compaction_ns + sys_madvise_ns
+		+ sys_munmap_ns + sys_mmap_ns + sys_brk_ns + sys_other_ns AS cpu,
+		off_mmap_lock_ns + off_alloc_lock_ns + off_lock_ns + off_io_ns + off_socket_ns
+		+ off_sleep_ns + off_other_ns AS off,
 		fault_base_count + fault_mthp_count + fault_pmd_count + fault_cow_count + fault_file_count +
 		fault_swap_count + fault_other_count AS faults
 		FROM truth t JOIN rec.query q ON q.client = '127.0.0.1:' || t.port AND q.seq = t.seq
@@ -117,7 +117,8 @@ agree_all() {
 # Whatever was asked: every span has parts, whose sum is its duration, and none is less than nothing.
 whole() { # SPANS
 	local columns
-	columns=$(sql "SELECT group_concat(name, ' + ') FROM pragma_table_info('anatomy') WHERE name LIKE '%_ns'")
+	columns=$(sql "SELECT group_concat(name, ' + ') FROM pragma_table_info('anatomy')
+		WHERE name LIKE '%_ns'")
 	equal "$1" "$(sql 'SELECT count(*) FROM anatomy')" "spans with an anatomy"
 	equal "$1" "$(sql "SELECT count(*) FROM anatomy JOIN query ON query.id = span
 		WHERE duration_ns = $columns")" "spans that are the sum of their parts"
@@ -146,7 +147,9 @@ one_kind() { # STEP PART TRUTH
 
 @test "one that waits for a mutex is another lock" { one_kind "lock 2000" off_lock_ns lock; }
 
-@test "one that waits for an answer over a socket is socket" { one_kind "socket 2000" off_socket_ns socket; }
+@test "one that waits for an answer over a socket is socket" {
+	one_kind "socket 2000" off_socket_ns socket
+}
 
 @test "one that reads from disk is I/O" {
 	[ "$(stat -f -c %T "$BATS_TEST_TMPDIR")" != tmpfs ] || skip "no disk below $BATS_TEST_TMPDIR"
@@ -155,7 +158,8 @@ one_kind() { # STEP PART TRUTH
 
 @test "one that waits for mmap_lock is that" {
 	one_kind "mmaplock 16384" "off_mmap_lock_ns + off_sleep_ns" mmaplock
-	equal 1 "$(both 'count(*) FILTER (WHERE off_mmap_lock_ns > off / 2) >= 4')" "queries that are mostly that"
+	equal 1 "$(both 'count(*) FILTER (WHERE off_mmap_lock_ns > off / 2) >= 4')" \
+		"queries that are mostly that"
 }
 
 @test "one that touches pages is base faults, each of them" {
@@ -172,7 +176,8 @@ one_kind() { # STEP PART TRUTH
 	[ -n "$thp" ] && [[ $thp != *'[never]'* ]] || skip "no transparent huge pages"
 	one_kind "huge 8" "fault_pmd_ns + compaction_ns + reclaim_ns + fault_base_ns" huge
 	# The kernel may find no free block of 2 MiB; then the fault gives a base page, and says so.
-	equal 0 "$(both 'count(*) FILTER (WHERE fault_pmd_count + fault_base_count < 8)')" "queries with fewer"
+	equal 0 "$(both 'count(*) FILTER (WHERE fault_pmd_count + fault_base_count < 8)')" \
+		"queries with fewer"
 	equal 1 "$(both 'sum(fault_pmd_count) > 0')" "huge pages at all"
 }
 
@@ -256,7 +261,10 @@ unfinished|0" "$(sql 'SELECT status, count(span) FROM query LEFT JOIN anatomy ON
 	ask 4 25 "spin 200; sleep 300"
 	finish
 	equal 0 "$(sql 'SELECT count(*) FROM query')" "query traces"
-	last() { sql "SELECT CAST(value AS INTEGER) FROM metric WHERE name = '$1' AND label = '$2' ORDER BY ts_ns DESC LIMIT 1"; }
+	last() { # METRIC LABEL
+		sql "SELECT CAST(value AS INTEGER) FROM metric WHERE name = '$1' AND label = '$2'
+			ORDER BY ts_ns DESC LIMIT 1"
+	}
 	equal 100 "$(last query.part_spans '')" "queries in the totals"
 	equal 100 "$(last query.part_spans query)" "by command"
 	equal 1 "$(($(last query.part.off_sleep '') >= 100 * 300000))" "time asleep"

@@ -289,8 +289,9 @@ static void do_brk(uint64_t kb)
 /* One step, and which it was; -1: none that is known. */
 static int do_step(struct worker *w, const char *name, uint64_t n, struct truth *t)
 {
-	static const char *const names[STEPS] = {"spin", "touch", "huge", "purge", "map", "unmap",
-						 "brk",	 "sleep", "lock", "socket", "io",   "mmaplock"};
+	static const char *const names[STEPS] = {"spin", "touch",  "huge", "purge",
+						 "map",	 "unmap",  "brk",  "sleep",
+						 "lock", "socket", "io",   "mmaplock"};
 	int s = 0;
 
 	while (s < STEPS && strcmp(names[s], name))
@@ -355,7 +356,8 @@ static struct truth run(struct worker *w, const char *text)
 			t.step[s] += (int64_t)(now.cpu - before.cpu);
 		else if (s >= SLEEP)
 			t.step[s] += (int64_t)(now.wall - before.wall) -
-				     (int64_t)(now.cpu - before.cpu) - (int64_t)(now.rq - before.rq);
+				     (int64_t)(now.cpu - before.cpu) -
+				     (int64_t)(now.rq - before.rq);
 		p += used;
 		p += *p == ';';
 	}
@@ -368,8 +370,8 @@ static struct truth run(struct worker *w, const char *text)
 static void write_down(const struct conn *c, unsigned seq, const struct truth *t)
 {
 	pthread_mutex_lock(&out_lock);
-	fprintf(out, "%u\t%u\t%lu\t%lu\t%lu\t%lu", c->port, seq, t->all.wall, t->all.cpu,
-		t->all.rq, t->all.faults);
+	fprintf(out, "%u\t%u\t%lu\t%lu\t%lu\t%lu", c->port, seq, t->all.wall, t->all.cpu, t->all.rq,
+		t->all.faults);
 	for (int s = 0; s < STEPS; s++)
 		fprintf(out, "\t%ld", t->step[s]);
 	fputc('\n', out);
@@ -583,7 +585,8 @@ int main(int argc, char **argv)
 		argc -= 2;
 	}
 	if (argc != 2) {
-		fprintf(stderr, "usage: anatomywork [--pool N] OUT | --ask PORT CONNECTIONS TIMES TEXT\n");
+		fprintf(stderr,
+			"usage: anatomywork [--pool N] OUT | --ask PORT CONNECTIONS TIMES TEXT\n");
 		return 2;
 	}
 	out_path = argv[1];

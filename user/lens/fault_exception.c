@@ -29,7 +29,7 @@ enum { ROUNDS = 101, FAULTS = 64 };
 struct child {
 	struct sonde_calib_child calib;
 	int sums_fd, n_cpus, pidfd;
-	int anatomy_fd; /* -1: queries have none */
+	int anatomy_fd;		    /* -1: queries have none */
 	struct sonde_fault_key key; /* of its plain faults */
 };
 

@@ -60,14 +60,15 @@ static const struct sonde_alternative memcg_alts[] =
 	RAW("anatomy_reclaim", "mm_vmscan_memcg_reclaim_begin");
 static const struct sonde_alternative memcg_end_alts[] =
 	RAW("anatomy_memory_end", "mm_vmscan_memcg_reclaim_end");
-static const struct sonde_alternative compact_alts[] = RAW("anatomy_compact", "mm_compaction_begin");
+static const struct sonde_alternative compact_alts[] =
+	RAW("anatomy_compact", "mm_compaction_begin");
 static const struct sonde_alternative compact_end_alts[] =
 	RAW("anatomy_memory_end", "mm_compaction_end");
 
 #define HOOK(nm, al, what)                                                                         \
 	{                                                                                          \
-		.name = nm, .lens = SONDE_LENS_QUERY, .alts = al,                                  \
-		.n_alts = SONDE_ARRAY_SIZE(al), .purpose = what                                    \
+		.name = nm, .lens = SONDE_LENS_QUERY, .alts = al, .n_alts = SONDE_ARRAY_SIZE(al),  \
+		.purpose = what                                                                    \
 	}
 
 static const struct sonde_hook hooks[] = {
@@ -79,7 +80,8 @@ static const struct sonde_hook hooks[] = {
 	HOOK("query.anatomy.lock", lock_alts, "anatomy: a kernel lock is found taken"),
 	HOOK("query.anatomy.reclaim.end", reclaim_end_alts, "anatomy: it has freed memory"),
 	HOOK("query.anatomy.reclaim", reclaim_alts, "anatomy: it has to free memory first"),
-	HOOK("query.anatomy.memcg.end", memcg_end_alts, "anatomy: it has freed its cgroup's memory"),
+	HOOK("query.anatomy.memcg.end", memcg_end_alts,
+	     "anatomy: it has freed its cgroup's memory"),
 	HOOK("query.anatomy.memcg", memcg_alts, "anatomy: it has to free its cgroup's memory"),
 	HOOK("query.anatomy.compact.end", compact_end_alts, "anatomy: it has moved pages"),
 	HOOK("query.anatomy.compact", compact_alts, "anatomy: it has to move pages first"),
@@ -127,8 +129,8 @@ int query_anatomy_seed(struct sonde_lens_ctx *ctx)
 	return 0;
 }
 
-/* From here on every program is there, those of the fault lens too; a query that began before has no
- * anatomy. */
+/* From here on every program is there, those of the fault lens too; a query that began before has
+ * no anatomy. */
 int query_anatomy_start(struct sonde_lens_ctx *ctx)
 {
 	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "anatomy_from");
@@ -163,7 +165,8 @@ static int push(const struct sonde_lens_ctx *ctx, size_t first, const char *labe
 
 	for (size_t i = 0; i < SONDE_PART__MAX && !err; i++)
 		if (p->ns[i])
-			err = sonde_lens_push(ctx, 0, first + 1 + i, label, ts_ns, (double)p->ns[i]);
+			err = sonde_lens_push(ctx, 0, first + 1 + i, label, ts_ns,
+					      (double)p->ns[i]);
 	return err;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Where the time of all queries went, in one line: the largest parts and their shares. The shares of
- * all parts add up to 1, so what is not named is the rest.
+ * Where the time of all queries went, in one line: the largest parts and their shares. The shares
+ * of all parts add up to 1, so what is not named is the rest.
  */
 #include <stdio.h>
 #include <stdlib.h>
