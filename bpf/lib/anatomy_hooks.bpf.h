@@ -78,6 +78,8 @@ static __always_inline void anatomy_cross(struct sonde_anatomy *a, __u8 base, __
 		anatomy_fault_lost(a, now);
 	a->base = base;
 	a->nr = nr;
+	a->lock = 0; /* nothing of that goes on across the border, whatever was missed */
+	a->memory = 0;
 	anatomy_resume(a);
 }
 

@@ -216,7 +216,7 @@ static void copy_fields(const struct sonde_ev_span *ev, struct sonde_span *s)
 	s->found = ev->found;
 	s->handler_wall_ms = ev->handler_wall_ms;
 	s->handler_hits = ev->handler_hits;
-	s->flags = ev->flags;
+	s->flags = ev->flags & ~(uint32_t)SONDE_SPAN_F_PARTS; /* see copy_parts() */
 	s->proto = ev->proto;
 	s->status = ev->status;
 	s->error = ev->status == SONDE_SPAN_ERROR ? ev->error : 0;
