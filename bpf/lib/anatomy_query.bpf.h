@@ -33,7 +33,7 @@ struct {
 /* By connection: clocks of queries that their threads have turned away from. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 1024);
 	__type(key, __u64);
 	__type(value, struct sonde_anatomy);
 } anatomy_parked SEC(".maps");
@@ -62,7 +62,7 @@ static __always_inline long anatomy_call(struct task_struct *task)
 static __always_inline bool anatomy_is_of(const struct sonde_anatomy *a,
 					  const struct sonde_ev_span *s)
 {
-	return a->seq && a->conn == s->conn && a->seq == s->seq;
+	return a->seq && a->conn == s->conn && a->seq == s->seq && a->start_ns == s->start_ns;
 }
 
 /* The clock is put away with what it has; what follows is nobody's until the answer. */
@@ -77,6 +77,7 @@ static __always_inline void anatomy_reset(struct sonde_anatomy *a, const struct 
 {
 	a->conn = s->conn;
 	a->seq = s->seq;
+	a->start_ns = s->start_ns;
 	__builtin_memset(a->ns, 0, sizeof(a->ns));
 	__builtin_memset(a->faults, 0, sizeof(a->faults));
 	a->logged = 0;
@@ -179,6 +180,15 @@ static __always_inline void anatomy_end(const struct sonde_ev_span *s)
 		a->seq = 0;
 }
 
+/* After both: the same thread goes on with it, as more of the answer may follow. */
+static __always_inline void anatomy_continue(const struct sonde_ev_span *s)
+{
+	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
+
+	if (a && !a->seq && a->conn == s->conn && a->start_ns == s->start_ns)
+		a->seq = s->seq;
+}
+
 /* What is not explained is told as such; parts that are more than the whole are none. */
 static __always_inline void anatomy_complete(struct sonde_ev_span *s, __u64 duration)
 {
@@ -190,7 +200,6 @@ static __always_inline void anatomy_complete(struct sonde_ev_span *s, __u64 dura
 		sum += s->part_ns[i];
 	if (sum > duration || !duration) {
 		s->flags &= ~SONDE_SPAN_F_PARTS;
-		count_drop(SONDE_LENS_QUERY, SONDE_DROP_NO_END);
 		return;
 	}
 	s->part_ns[SONDE_PART_UNATTRIBUTED] += duration - sum;

@@ -13,6 +13,7 @@
 
 struct sonde_anatomy {
 	sonde_u64 conn, seq; /* the query; seq 0: none, and nothing is charged */
+	sonde_u64 start_ns;  /* of the query: a number may be given again */
 	sonde_u64 last_ns;   /* up to here all is charged */
 	sonde_u64 high_ns;   /* the last event's time, where some of it was taken back */
 	sonde_u64 ns[SONDE_ANATOMY_SLOTS];
