@@ -171,13 +171,15 @@ static __always_inline void anatomy_collect(struct sonde_ev_span *s)
 		anatomy_copy(s, a);
 }
 
-/* The query is over, or the thread has nothing more to do with it. */
-static __always_inline void anatomy_end(const struct sonde_ev_span *s)
+/* The query is over, or the thread has nothing more to do with it. Returns how many events it had. */
+static __always_inline __u32 anatomy_end(const struct sonde_ev_span *s)
 {
 	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
 
-	if (a && anatomy_is_of(a, s))
-		a->seq = 0;
+	if (!a || !anatomy_is_of(a, s))
+		return 0;
+	a->seq = 0;
+	return a->logged;
 }
 
 /* After both: the same thread goes on with it, as more of the answer may follow. */

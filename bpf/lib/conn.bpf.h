@@ -35,12 +35,17 @@ static __always_inline struct sonde_query_counts *query_counts_here(void)
 	return bpf_map_lookup_elem(&query_counts, &zero);
 }
 
-static __always_inline void query_count(enum sonde_query_counter which)
+static __always_inline void query_add(enum sonde_query_counter which, __u64 more)
 {
 	struct sonde_query_counts *n = query_counts_here();
 
 	if (n)
-		__sync_fetch_and_add(&n->v[which], 1);
+		__sync_fetch_and_add(&n->v[which], more);
+}
+
+static __always_inline void query_count(enum sonde_query_counter which)
+{
+	query_add(which, 1);
 }
 
 static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 row, __u64 v)
@@ -104,7 +109,8 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 	struct task_span *t = span_current();
 
 	anatomy_collect(s);
-	anatomy_end(s);
+	if (cfg.anatomy)
+		query_add(SONDE_QUERY_ANATOMY_EVENTS, anatomy_end(s));
 	if (!t || t->conn != s->conn || t->seq != s->seq) {
 		s->flags |= SONDE_SPAN_F_HOPPED;
 		s->alloc_bytes = s->alloc_calls = s->faults = s->fault_ns = 0;

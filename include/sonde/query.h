@@ -63,6 +63,7 @@ enum sonde_query_counter {
 	SONDE_QUERY_HEAP_ALLOCATED,
 	SONDE_QUERY_HEAP_FREED,
 	SONDE_QUERY_UNFINISHED, /* still being answered at the end; in none of the above         */
+	SONDE_QUERY_ANATOMY_EVENTS, /* that changed what queries' time was charged to */
 	SONDE_QUERY_DISTURBED, /* answered queries that overlapped a window: in no histogram */
 	SONDE_QUERY_COUNTER__MAX
 };

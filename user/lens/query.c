@@ -343,6 +343,9 @@ static size_t query_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 		if (!strcmp(hook->name, "query.recv"))
 			out[n++] = (struct sonde_lens_hits){.kind = item->kind,
 							    .n = st->counts[SONDE_QUERY_RUNS]};
+		else if (!strcmp(hook->name, "query.anatomy.switch"))
+			out[n++] = (struct sonde_lens_hits){
+				.kind = item->kind, .n = st->counts[SONDE_QUERY_ANATOMY_EVENTS]};
 		else if (!strcmp(hook->name, "query.execute") || !strcmp(hook->name, "query.log"))
 			out[n++] = (struct sonde_lens_hits){
 				.kind = item->kind,
@@ -357,7 +360,8 @@ const struct sonde_lens sonde_lens_query = {
 	.id = SONDE_LENS_QUERY,
 	.name = "query",
 	.summary = "a span for every query (MySQL, SphinxAPI): wait, service, sending; by command",
-	.overhead = "about 1 us a query; nothing for other processes' sockets but a look-up",
+	.overhead = "about 1 us a query, with its anatomy 1 to 2 us more; other processes a look-up "
+		    "a socket call, with anatomy 0.2 us a system call",
 	.blind_spots =
 		"encrypted or compressed connections, HTTP, text sent or read by io_uring and "
 		"sendfile, times inside the network card and the client",
