@@ -360,8 +360,8 @@ const struct sonde_lens sonde_lens_query = {
 	.id = SONDE_LENS_QUERY,
 	.name = "query",
 	.summary = "a span for every query (MySQL, SphinxAPI): wait, service, sending; by command",
-	.overhead = "about 1 us a query, with its anatomy 1 to 2 us more; other processes a look-up "
-		    "a socket call, with anatomy 0.2 us a system call",
+	.overhead = "about 1 us a query, with its anatomy 1 to 2 us more; other processes a "
+		    "look-up a socket call, with anatomy 0.2 us a system call",
 	.blind_spots =
 		"encrypted or compressed connections, HTTP, text sent or read by io_uring and "
 		"sendfile, times inside the network card and the client",

@@ -26,7 +26,6 @@ sonde stat -p $anatomy_pid --lens query --anatomy on -i 200ms --json >/tmp/stat 
 sonde_pid=$!
 until_line /tmp/stat interval $sonde_pid || cat /tmp/stat.err >&2
 anatomywork --ask "$(head -n 1 /tmp/port)" 1 1 "spin 10" # an accept that was under way may not be seen
-rm -f /tmp/truth.first && cp /tmp/truth /tmp/truth.first
 anatomywork --ask "$(head -n 1 /tmp/port)" 1 10 "spin 2000; sleep 20000; touch 100; lock 20000; purge 512"
 kill -INT $sonde_pid
 wait $sonde_pid
@@ -35,7 +34,8 @@ grep '"summary"' /tmp/stat >/tmp/json
 within "$(last query.part_spans)" 10 11 "10 queries are divided into parts"
 within "$(apart)" 0 11000 "the parts of all are their latencies"
 asleep=$(truth 14)
-within "$(last query.part.off_sleep)" $((asleep * 9 / 10)) $((asleep * 11 / 10)) "as long asleep as the server says"
+within "$(last query.part.off_sleep)" $((asleep * 9 / 10)) $((asleep * 11 / 10)) \
+	"as long asleep as the server says"
 locked=$(truth 15)
 within "$(last query.part.off_lock)" $((locked * 9 / 10)) $((locked * 11 / 10)) "and as long in a lock"
 cpu=$(truth 4)
