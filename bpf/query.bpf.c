@@ -4,6 +4,7 @@
  * handed to the kernel. State lives in socket storage: it is there only for sockets that a target
  * accepted (children inherit it from the listener), so everybody else's traffic costs one look-up.
  */
+#include "lib/anatomy_hooks.bpf.h"
 #include "lib/syscall.bpf.h"
 
 #define SOCK_STREAM   1
@@ -166,7 +167,10 @@ int BPF_PROG(query_recv, struct sock *sk, int ret, int flags)
 		return 0;
 	}
 	conn_io_init(&w, c, ret);
+	c->reader = (__u32)bpf_get_current_pid_tgid();
 	conn_received(&w);
+	if (c->open == SONDE_OPEN_READING) /* the rest of the request is yet to be read */
+		anatomy_begin(&c->span, c->prev_end_ns, w.now);
 	return 0;
 }
 
@@ -188,6 +192,10 @@ int BPF_PROG(query_send, struct sock *sk, int ret, int flags)
 	conn_io_init(&w, c, ret);
 	w.now = sent_ns(c, sk, w.now);
 	conn_sent(&w);
+	if (c->open && c->tx == SONDE_TX_LOST) /* this may turn out to have been the end */
+		anatomy_collect(&c->span);
+	else if (c->open)
+		c->span.flags &= ~SONDE_SPAN_F_PARTS;
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #ifndef SONDE_BPF_CONN_H
 #define SONDE_BPF_CONN_H
 
+#include "lib/anatomy_query.bpf.h"
 #include "lib/emit.bpf.h"
 #include "lib/window.bpf.h"
 #include <bpf/bpf_endian.h>
@@ -34,12 +35,17 @@ static __always_inline struct sonde_query_counts *query_counts_here(void)
 	return bpf_map_lookup_elem(&query_counts, &zero);
 }
 
-static __always_inline void query_count(enum sonde_query_counter which)
+static __always_inline void query_add(enum sonde_query_counter which, __u64 more)
 {
 	struct sonde_query_counts *n = query_counts_here();
 
 	if (n)
-		__sync_fetch_and_add(&n->v[which], 1);
+		__sync_fetch_and_add(&n->v[which], more);
+}
+
+static __always_inline void query_count(enum sonde_query_counter which)
+{
+	query_add(which, 1);
 }
 
 static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 row, __u64 v)
@@ -102,6 +108,9 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 {
 	struct task_span *t = span_current();
 
+	anatomy_collect(s);
+	if (cfg.anatomy)
+		query_add(SONDE_QUERY_ANATOMY_EVENTS, anatomy_end(s));
 	if (!t || t->conn != s->conn || t->seq != s->seq) {
 		s->flags |= SONDE_SPAN_F_HOPPED;
 		s->alloc_bytes = s->alloc_calls = s->faults = s->fault_ns = 0;
@@ -178,6 +187,8 @@ static __always_inline void conn_measure(const struct sonde_ev_span *s,
 		__sync_fetch_and_add(&n->v[SONDE_QUERY_DISTURBED], 1);
 		return; /* its times are the probes' */
 	}
+	if (cfg.anatomy)
+		anatomy_total(s);
 	query_hist(n, sonde_query_class(s->proto, s->command), duration);
 	if (!(s->flags & SONDE_SPAN_F_NO_WAIT))
 		query_hist(n, SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
@@ -198,6 +209,8 @@ static __always_inline void conn_env_emit(struct sonde_conn *c)
 	if (s->status == SONDE_SPAN_UNFINISHED)
 		duration = bpf_ktime_get_ns() - begin;
 	conn_collect(s);
+	if (cfg.anatomy)
+		anatomy_complete(s, duration);
 	if (window_ended(begin, s->flags & SONDE_SPAN_F_HOPPED))
 		s->flags |= SONDE_SPAN_F_DISTURBED;
 	if (counts) {
@@ -231,6 +244,10 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	s->h.tgid = id >> 32;
 	s->h.tid = (__u32)id;
 	s->h.ts_ns = s->request_end_ns;
+	/* Not where it is taken from the queue by who answered its predecessor, and another read it.
+	 */
+	if (!c->reader || c->reader == (__u32)id)
+		anatomy_begin(s, c->prev_end_ns, s->request_end_ns);
 	if (!cfg.per_query)
 		return;
 	t = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0,

@@ -10,6 +10,7 @@
 #define SONDE_QUERY_PROTOCOLS "MySQL, SphinxAPI"
 
 #include "hist.h"
+#include "part.h"
 #include "wire.h"
 
 /* Latency is kept by class of command, so that the sum over classes is every answered query. */
@@ -62,6 +63,7 @@ enum sonde_query_counter {
 	SONDE_QUERY_HEAP_ALLOCATED,
 	SONDE_QUERY_HEAP_FREED,
 	SONDE_QUERY_UNFINISHED, /* still being answered at the end; in none of the above         */
+	SONDE_QUERY_ANATOMY_EVENTS, /* that changed what queries' time was charged to */
 	SONDE_QUERY_DISTURBED, /* answered queries that overlapped a window: in no histogram */
 	SONDE_QUERY_COUNTER__MAX
 };
@@ -70,6 +72,12 @@ enum sonde_query_counter {
 struct sonde_query_counts {
 	sonde_u64 v[SONDE_QUERY_COUNTER__MAX];
 	sonde_u64 sum[SONDE_QUERY_ROW__MAX]; /* of the values in each histogram row: ns, or bytes */
+};
+
+/* Value of map query_parts: what the answered queries of a class took, part by part, on a CPU. */
+struct sonde_query_parts {
+	sonde_u64 spans; /* those that it is of */
+	sonde_u64 ns[SONDE_PART__MAX];
 };
 
 /* Where a handler's figures are; arg < 0: not known. See struct sonde_handler_field. */
