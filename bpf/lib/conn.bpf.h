@@ -10,6 +10,7 @@
 #include "lib/emit.bpf.h"
 #include "lib/window.bpf.h"
 #include <bpf/bpf_endian.h>
+#include "sonde/handler.h"
 #include "sonde/query.h"
 
 struct {
@@ -60,8 +61,17 @@ static __always_inline int conn_env_read(void *dst, __u32 size, __u64 src)
 	return bpf_probe_read_user(dst, size, (const void *)src);
 }
 
+/* May the daemon's handlers tell what a socket cannot? Then whether anything is lost shows when the
+ * connection ends: see handled_lost(). */
+static __always_inline bool conn_has_handlers(void)
+{
+	return cfg.handlers && cfg.query_source == SONDE_SOURCE_AUTO;
+}
+
 static __always_inline void conn_env_drop(enum sonde_drop cause)
 {
+	if ((cause == SONDE_DROP_ENCRYPTED || cause == SONDE_DROP_UNDECODED) && conn_has_handlers())
+		return;
 	count_drop(SONDE_LENS_QUERY, cause);
 }
 
@@ -176,7 +186,8 @@ static __always_inline void conn_env_emit(struct sonde_conn *c)
 	duration = s->last_ns > begin ? s->last_ns - begin : 0;
 	if (s->status == SONDE_SPAN_UNFINISHED)
 		duration = bpf_ktime_get_ns() - begin;
-	conn_collect(s);
+	if (!(s->flags & SONDE_SPAN_F_BY_HANDLER)) /* its thread's part was taken before */
+		conn_collect(s);
 	if (window_ended(begin, s->flags & SONDE_SPAN_F_HOPPED))
 		s->flags |= SONDE_SPAN_F_DISTURBED;
 	if (counts) {

@@ -76,6 +76,8 @@ enum sonde_span_flag {
 	SONDE_SPAN_F_HOPPED = 1 << 8,	  /* answered by another thread than read it: what its thread
 					   * did (allocation, faults, handler) is not known        */
 	SONDE_SPAN_F_HEAP = 1 << 9,	  /* heap fields below are filled                          */
+	SONDE_SPAN_F_BY_HANDLER = 1 << 16, /* told by the daemon's handler, not decoded from the socket:
+					    * whether it failed is not known                       */
 };
 
 /*

@@ -16,6 +16,7 @@
 #include "lab/run.h"
 #include "session/session.h"
 #include "sonde/fault.h"
+#include "sonde/handler.h"
 #include "sonde/limits.h"
 
 static int add_pid(struct sonde_pid_list *list, pid_t pid)
@@ -230,6 +231,13 @@ static const struct sonde_opt_choice alloc_modes[] = {
 	{"auto", SONDE_ALLOC_MODE_AUTO},   {"counters", SONDE_ALLOC_MODE_COUNTERS},
 	{"exact", SONDE_ALLOC_MODE_EXACT}, {"windows", SONDE_ALLOC_MODE_WINDOWS},
 	{"off", SONDE_ALLOC_MODE_OFF},	   {NULL, 0},
+};
+
+static const struct sonde_opt_choice query_sources[] = {
+	{"auto", SONDE_SOURCE_AUTO},
+	{"socket", SONDE_SOURCE_SOCKET},
+	{"handler", SONDE_SOURCE_HANDLER},
+	{NULL, 0},
 };
 
 static const struct sonde_opt_choice fields[] = {

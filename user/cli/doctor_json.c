@@ -11,6 +11,7 @@
 #include "cli/plan_view.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "lens/query_source.h"
 #include "target/heap/heap.h"
 
 const char *sonde_doctor_missing(const struct sonde_features *f)
@@ -106,6 +107,7 @@ static int add_plan(json_t *root, const struct sonde_session_opts *opts,
 	struct sonde_str text sonde_autostr = {0};
 	struct sonde_plan_writes w = sonde_plan_writes(p);
 	json_t *targets = json_array();
+	char source[400];
 	json_t *t;
 
 	if (sonde_plan_json(&p->plan, &text))
@@ -117,6 +119,9 @@ static int add_plan(json_t *root, const struct sonde_session_opts *opts,
 	}
 	json_object_set_new(root, "targets", targets);
 	json_object_set_new(root, "plan", json_loads(sonde_str_get(&text), 0, NULL));
+	json_object_set_new(root, "query_source",
+			    json_string(sonde_query_source_text(&p->plan, &opts->lens, source,
+								sizeof(source))));
 	json_object_set_new(root, "ns_per_hit", costs_json(p));
 	json_object_set_new(root, "writes",
 			    json_pack("{s:I, s:I}", "breakpoint_bytes", (json_int_t)w.sites,

@@ -10,6 +10,7 @@
 #include "core/mem.h"
 #include "core/num.h"
 #include "core/str.h"
+#include "lens/query_source.h"
 
 #define LABEL "%-14s "
 
@@ -86,6 +87,8 @@ static void print_item(FILE *out, const struct sonde_plan_item *item)
 void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 			     const struct sonde_session_plan *p)
 {
+	char source[400];
+
 	for (size_t l = 0; l < sonde_lens_count; l++) {
 		const struct sonde_lens *lens = sonde_lenses[l];
 
@@ -95,6 +98,10 @@ void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 			continue;
 		}
 		fprintf(out, LABEL "%s\n", lens->name, lens->summary);
+		if (lens->id == SONDE_LENS_QUERY)
+			fprintf(out, LABEL "  queries from %s\n", "",
+				sonde_query_source_text(&p->plan, &opts->lens, source,
+							sizeof(source)));
 		for (size_t i = 0; i < p->plan.n; i++)
 			if (p->plan.items[i].hook->lens == (int)lens->id)
 				print_item(out, &p->plan.items[i]);

@@ -39,6 +39,7 @@ enum {
 	M_HEAP_ALLOCATED,
 	M_HEAP_FREED,
 	M_DISTURBED,
+	M_BY_HANDLER,
 };
 
 static const struct sonde_metric_desc metrics[] = {
@@ -67,6 +68,8 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_DISTURBED] = {"query.disturbed", "count", SONDE_COUNTER,
 			 "answered queries that overlapped a window of probes: in no "
 			 "latency figure"},
+	[M_BY_HANDLER] = {"query.by_handler", "count", SONDE_COUNTER,
+			  "of the queries: told by the daemon's own handler, not by its socket"},
 	[M_LOG] = {"query.log_calls", "count", SONDE_COUNTER, "searches that the daemon logged"},
 };
 
@@ -300,6 +303,9 @@ static int query_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	if (!err && st->execute_seen)
 		err = sonde_lens_push(ctx, 0, M_HANDLER, "", ts_ns,
 				      (double)st->counts[SONDE_QUERY_HANDLER_CALLS]);
+	if (!err && st->counts[SONDE_QUERY_BY_HANDLER])
+		err = sonde_lens_push(ctx, 0, M_BY_HANDLER, "", ts_ns,
+				      (double)st->counts[SONDE_QUERY_BY_HANDLER]);
 	if (!err && st->log_seen)
 		err = sonde_lens_push(ctx, 0, M_LOG, "", ts_ns,
 				      (double)st->counts[SONDE_QUERY_LOG_CALLS]);
@@ -352,6 +358,7 @@ const struct sonde_lens sonde_lens_query = {
 	.elf = query_elf,
 	.hooks = query_hooks,
 	.init = query_init,
+	.start = query_start,
 	.retarget = query_seed_sockets,
 	.decode = query_decode,
 	.tick = query_tick,

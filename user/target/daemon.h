@@ -78,7 +78,7 @@ struct sonde_recipe {
 int sonde_recipe_find(const char *dir, const char *build_id, struct sonde_elf *elf,
 		      struct sonde_recipe *out);
 /* The same from one file that the user named. Nothing in it that fits is an error, logged with what was
- * looked for; @exe is for that message. */
+ * looked for; @exe is for that message, NULL: none. */
 int sonde_recipe_load(const char *file, const char *exe, const char *build_id,
 		      struct sonde_elf *elf, struct sonde_recipe *out);
 void sonde_recipe_fini(struct sonde_recipe *r);

@@ -275,7 +275,7 @@ int sonde_recipe_load(const char *file, const char *exe, const char *build_id,
 	err = build_id && *build_id ? resolve_first(file, &list, build_id, elf, out) : -ENOENT;
 	if (err == -ENOENT)
 		err = resolve_first(file, &list, NULL, elf, out);
-	if (err == -ENOENT)
+	if (err == -ENOENT && exe)
 		err = refuse_user_file(file, exe, build_id, &list);
 	sonde_recipe_list_fini(&list);
 	return err;

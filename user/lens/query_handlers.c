@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Probes in the daemon's own handlers, where a recipe knows them: at entries, and for queries that
+ * end with the call at the `ret` instructions that it can end with.
+ *
+ * The invariant: never a return probe. A handler may continue on another thread, where the kernel
+ * has no record of the return that it replaced, and kills the process.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "attach/plan.h"
+#include "core/err.h"
+#include "core/mem.h"
+#include "lens/query_impl.h"
+#include "sonde/handler.h"
+#include "target/daemon.h"
+#include "target/elf.h"
+#include "target/maps.h"
+#include "target/returns.h"
+
+#define ENTRY_ALTS(prog)                                                                           \
+	{                                                                                          \
+		{.kind = SONDE_LINK_UPROBE_MULTI,                                                  \
+		 .program = prog,                                                                  \
+		 .needs = {SONDE_FEAT_UPROBE_MULTI, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE}},    \
+		{                                                                                  \
+			.kind = SONDE_LINK_UPROBE_PERF, .program = prog, .needs = {                \
+				SONDE_FEAT_PERF_UPROBE,                                            \
+				SONDE_FEAT_TASK_STORAGE,                                           \
+				SONDE_FEAT_NONE                                                    \
+			}                                                                          \
+		}                                                                                  \
+	}
+
+static const struct sonde_alternative execute_alts[] = ENTRY_ALTS("query_execute");
+static const struct sonde_alternative return_alts[] = ENTRY_ALTS("query_ret");
+static const struct sonde_alternative log_alts[] = ENTRY_ALTS("query_log");
+
+enum group { G_EXECUTE, G_RETURN, G_LOG, G__MAX };
+
+#define HOOK(nm, al, what)                                                                         \
+	{                                                                                          \
+		.name = nm, .lens = SONDE_LENS_QUERY, .alts = al, .n_alts = SONDE_ARRAY_SIZE(al),  \
+		.purpose = what                                                                    \
+	}
+
+static const struct sonde_hook group_hooks[G__MAX] = {
+	[G_EXECUTE] = HOOK(QUERY_HOOK_EXECUTE, execute_alts,
+			   "a request is begun, in the daemon's own code"),
+	[G_RETURN] = HOOK(QUERY_HOOK_RETURN, return_alts,
+			  "it is done, at the ret instructions of that code"),
+	[G_LOG] =
+		HOOK(QUERY_HOOK_LOG, log_alts, "a search ends: index, documents found, wall time"),
+};
+
+/* A target's executable and what its recipe says. */
+struct recipe_use {
+	const struct sonde_lens_ctx *ctx;
+	const struct sonde_target *target;
+	const struct sonde_module *module;
+	struct sonde_elf *elf;
+	struct sonde_recipe recipe;
+	struct sonde_modules mods;
+};
+
+struct site_array {
+	struct sonde_probe_site *s;
+	size_t n, cap;
+};
+
+static void use_fini(struct recipe_use *u)
+{
+	sonde_recipe_fini(&u->recipe);
+	sonde_elf_free(&u->elf);
+	sonde_modules_fini(&u->mods);
+}
+
+static int find_recipe(struct recipe_use *u)
+{
+	const char *file = u->ctx->opts->recipe, *id = u->target->build_id;
+
+	if (file)
+		return sonde_recipe_load(file, u->target->is_child ? NULL : u->module->path, id,
+					 u->elf, &u->recipe);
+	return sonde_recipe_find(NULL, id, u->elf, &u->recipe);
+}
+
+/* 0, or -ENOENT where nothing is known of it, or -errno. The caller calls use_fini() in any case.
+ */
+static int use_open(struct recipe_use *u, const struct sonde_lens_ctx *ctx,
+		    const struct sonde_target *t)
+{
+	char root[32];
+	int err;
+
+	*u = (struct recipe_use){.ctx = ctx, .target = t};
+	if (t->gone || (!t->daemon && !ctx->opts->recipe))
+		return -ENOENT;
+	err = sonde_modules_read(t->pid, &u->mods);
+	for (size_t i = 0; !err && i < u->mods.n; i++)
+		if (u->mods.m[i].is_exe)
+			u->module = &u->mods.m[i];
+	if (err || !u->module)
+		return err ? err : -ENOENT;
+	snprintf(root, sizeof(root), "/proc/%d/root", t->pid);
+	err = sonde_elf_open(&u->elf, u->module->open_path, root);
+	return err ? err : find_recipe(u);
+}
+
+static void site_array_fini(struct site_array *a)
+{
+	for (size_t i = 0; i < a->n; i++) {
+		free(a->s[i].path);
+		free(a->s[i].shown);
+		free(a->s[i].symbol);
+	}
+	free(a->s);
+	*a = (struct site_array){0};
+}
+
+static int site_add(struct site_array *a, const struct recipe_use *u, const char *symbol,
+		    const struct sonde_site *site, uint64_t cookie)
+{
+	struct sonde_probe_site s = {
+		.path = strdup(u->module->open_path),
+		.shown = strdup(u->module->path),
+		.symbol = strdup(symbol),
+		.dev = u->module->dev,
+		.inode = u->module->inode,
+		.cookie = cookie,
+		.pid = u->target->pid,
+		.site = *site,
+	};
+	int err = s.path && s.shown && s.symbol ? 0 : -ENOMEM;
+
+	err = err ? err : SONDE_GROW(a->s, a->n, a->cap);
+	if (!err) {
+		a->s[a->n++] = s;
+		return 0;
+	}
+	free(s.path);
+	free(s.shown);
+	free(s.symbol);
+	return err;
+}
+
+static const char *name_of(const struct sonde_handler *h)
+{
+	return h->symbol ? h->symbol : "a handler without a name";
+}
+
+static bool goes_on(void *ctx, uint64_t function)
+{
+	(void)ctx;
+	(void)function;
+	return false;
+}
+
+static bool has_place(const struct site_array *a, uint64_t offset)
+{
+	for (size_t i = 0; i < a->n; i++)
+		if (a->s[i].site.offset == offset)
+			return true;
+	return false;
+}
+
+/* Two handlers may share a `ret` that both leave to: it is probed once, the frame tells whose. */
+static int add_returns(struct site_array *a, const struct recipe_use *u,
+		       const struct sonde_handler *h, uint64_t cookie)
+{
+	sonde_autofree uint64_t *rets = NULL;
+	char why[160] = "", shown[200];
+	size_t n = 0;
+	int err = sonde_site_returns(u->elf, h->site.function, h->size, goes_on, NULL, &rets, &n,
+				     why, sizeof(why));
+
+	if (err)
+		return sonde_err(
+			-err,
+			"%s: 'end return' is not possible for %s: not all ways out of it can "
+			"be probed (%s); say 'end socket' there",
+			u->recipe.file, name_of(h), *why ? why : strerror(-err));
+	snprintf(shown, sizeof(shown), "ret of %s", name_of(h));
+	for (size_t i = 0; i < n && !err; i++) {
+		struct sonde_site at = {.function = rets[i],
+					.offset = rets[i],
+					.kind = SONDE_INSN_STEPPED,
+					.insn = "ret"};
+
+		if (!has_place(a, rets[i]))
+			err = site_add(a, u, shown, &at, cookie);
+	}
+	return err;
+}
+
+/* Is a handler of this role worth its traps? */
+static bool is_wanted(const struct sonde_lens_opts *opts, enum sonde_handler_role role)
+{
+	switch (role) {
+	case SONDE_HANDLER_LOG: /* what it tells goes to its span and nowhere else */
+		return opts->want_spans;
+	case SONDE_HANDLER_COMMAND: /* no count to check: for spans of its own only */
+		return opts->query_source != SONDE_SOURCE_SOCKET;
+	case SONDE_HANDLER_YIELD:
+		return false;
+	default:
+		return true;
+	}
+}
+
+static int add_handler(struct site_array groups[G__MAX], const struct recipe_use *u,
+		       const struct sonde_handler *h, unsigned slot)
+{
+	enum group g = h->role == SONDE_HANDLER_LOG ? G_LOG : G_EXECUTE;
+	uint64_t cookie = SONDE_QUERY_COOKIE(h->role, slot);
+	int err;
+
+	if (!is_wanted(u->ctx->opts, h->role))
+		return 0;
+	err = site_add(&groups[g], u, name_of(h), &h->site, cookie);
+	if (!err && g == G_EXECUTE && h->end == SONDE_HANDLER_END_RETURN &&
+	    u->ctx->opts->query_source != SONDE_SOURCE_SOCKET)
+		err = add_returns(&groups[G_RETURN], u, h, cookie);
+	return err;
+}
+
+/* A link takes so many sites. */
+static int add_hooks(enum group g, struct site_array *a, struct sonde_hook_list *hooks)
+{
+	struct sonde_hook hook = group_hooks[g];
+	int err;
+
+	if (!a->n)
+		return 0;
+	hook.sites = a->s;
+	hook.n_sites = a->n;
+	err = sonde_hook_list_add(hooks, &hook);
+	if (!err)
+		*a = (struct site_array){0}; /* the list's now */
+	return err;
+}
+
+static int add_target(struct sonde_lens_ctx *ctx, const struct sonde_target *t, unsigned *slot,
+		      struct sonde_hook_list *hooks)
+{
+	struct site_array groups[G__MAX] = {0};
+	struct recipe_use u;
+	int err = use_open(&u, ctx, t);
+
+	for (size_t i = 0; !err && i < u.recipe.n && *slot < SONDE_QUERY_HANDLERS; i++)
+		err = add_handler(groups, &u, &u.recipe.handlers[i], (*slot)++);
+	for (int g = 0; !err && g < G__MAX; g++)
+		err = add_hooks(g, &groups[g], hooks);
+	for (int g = 0; g < G__MAX; g++)
+		site_array_fini(&groups[g]);
+	use_fini(&u);
+	return err;
+}
+
+static bool has_hook(const struct sonde_hook_list *hooks, const char *name)
+{
+	for (size_t i = 0; i < hooks->n; i++)
+		if (!strcmp(hooks->h[i].name, name))
+			return true;
+	return false;
+}
+
+static int refuse_source(const struct sonde_lens_ctx *ctx)
+{
+	const struct sonde_target *t = ctx->targets->n ? &ctx->targets->t[0] : NULL;
+
+	return sonde_err(
+		ENOENT,
+		"--query-source handler: no recipe knows a handler of %s (build-id %s); write "
+		"one (docs/recipes.md says how) and name it with --recipe, or use "
+		"--query-source auto",
+		t && t->exe ? t->exe : "this target", t && *t->build_id ? t->build_id : "none");
+}
+
+int query_handler_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
+{
+	unsigned slot = 0;
+
+	for (size_t i = 0; i < ctx->targets->n; i++) {
+		const struct sonde_target *t = &ctx->targets->t[i];
+		int err = add_target(ctx, t, &slot, hooks);
+
+		if (err == -ENOENT && (!ctx->opts->recipe || t->gone || t->is_child))
+			continue;
+		if (err && sonde_target_alive(t)) /* one that has just gone needs no probe */
+			return err;
+	}
+	if (ctx->opts->query_source == SONDE_SOURCE_HANDLER && !has_hook(hooks, QUERY_HOOK_EXECUTE))
+		return refuse_source(ctx);
+	return 0;
+}
+
+/* ---- what the kernel is told of them ---- */
+
+static struct sonde_query_field field_of(const struct sonde_handler_field *f)
+{
+	struct sonde_query_field out = {.arg = f->arg, .offset = f->offset};
+
+	if (f->offset < 0)
+		return (struct sonde_query_field){0};
+	out.kind = f->is_constant ? SONDE_FIELD_CONSTANT
+		   : f->is_value  ? SONDE_FIELD_REGISTER
+		   : f->deref	  ? SONDE_FIELD_POINTER
+				  : SONDE_FIELD_MEMORY;
+	return out;
+}
+
+static int seed_one(int fd, uint32_t slot, const struct sonde_handler *h)
+{
+	struct sonde_query_handler value = {
+		.index = field_of(&h->index),
+		.wall_ms = field_of(&h->wall_ms),
+		.wall_us = field_of(&h->wall_us),
+		.found = field_of(&h->found),
+		.text = field_of(&h->text),
+		.length = field_of(&h->length),
+		.command = field_of(&h->command),
+		.version = field_of(&h->version),
+		.socket = field_of(&h->socket),
+		.sp_delta = h->site.sp_delta,
+		.role = (uint8_t)h->role,
+		.proto = h->proto,
+		.end_return = h->end == SONDE_HANDLER_END_RETURN,
+	};
+
+	return bpf_map_update_elem(fd, &slot, &value, BPF_ANY) ? -errno : 0;
+}
+
+static int seed_target(struct sonde_lens_ctx *ctx, const struct sonde_target *t, int fd,
+		       unsigned *slot)
+{
+	struct recipe_use u;
+	int err = use_open(&u, ctx, t);
+
+	for (size_t i = 0; !err && i < u.recipe.n && *slot < SONDE_QUERY_HANDLERS; i++)
+		err = seed_one(fd, (*slot)++, &u.recipe.handlers[i]);
+	use_fini(&u);
+	return err == -ENOENT ? 0 : err;
+}
+
+int query_seed_handlers(struct sonde_lens_ctx *ctx)
+{
+	struct query_state *st = ctx->priv;
+	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "query_handlers");
+	unsigned slot = 0;
+
+	for (size_t i = 0; i < ctx->plan->n; i++) {
+		const struct sonde_plan_item *item = &ctx->plan->items[i];
+
+		if (item->alt < 0)
+			continue;
+		st->execute_seen |= !strcmp(item->hook->name, QUERY_HOOK_EXECUTE);
+		st->log_seen |= !strcmp(item->hook->name, QUERY_HOOK_LOG);
+	}
+	for (size_t i = 0; i < ctx->targets->n && (st->log_seen || st->execute_seen); i++) {
+		const struct sonde_target *t = &ctx->targets->t[i];
+		int err = seed_target(ctx, t, fd, &slot);
+
+		if (err && sonde_target_alive(t))
+			return sonde_err(-err,
+					 "query: cannot tell the kernel where a handler keeps its "
+					 "figures: %s",
+					 strerror(-err));
+	}
+	return 0;
+}
