@@ -257,8 +257,11 @@ static __always_inline struct sonde_handled *handled_add(__u64 id)
 static __always_inline void handled_charge(struct sonde_handled *hc)
 {
 	struct task_span *t = span_current();
+	__u64 entry_ns = hc->c.span.handler_ns;
 
 	conn_collect(&hc->c.span);
+	hc->c.span.handler_ns = entry_ns; /* known on whichever thread it ends */
+	hc->c.span.flags |= SONDE_SPAN_F_HANDLER;
 	if (!t || t->conn != hc->c.span.conn || hc->c.span.flags & SONDE_SPAN_F_HOPPED)
 		return;
 	t->seq = hc->c.span.seq;
@@ -421,10 +424,6 @@ static __always_inline void handler_enter(const struct handler_args *a,
 	}
 	if (is_nested(hc, key->sp))
 		return;
-	/* In auto mode a request that the socket tells may come from a stack that served this one.
-	 */
-	if (!hc->start_ns && !hc->c.open && cfg.query_source == SONDE_SOURCE_AUTO)
-		return;
 	handled_finish(hc);
 	handled_begin(hc, id, key->sp, now, h);
 	handled_describe(hc, a, h);
@@ -449,7 +448,7 @@ static __always_inline void handler_leave(const struct sonde_handler_call *key)
 	if (!hc->c.span.first_ns)
 		hc->c.span.first_ns = hc->c.span.last_ns;
 	hc->returned = 1;
-	conn_collect(&hc->c.span);
+	handled_charge(hc);
 	handled_finish(hc);
 }
 
@@ -541,8 +540,12 @@ static __always_inline void handler_saw_send(struct sonde_conn *c, __u64 now, __
 	if (!handler_wanted() || c->by_handler != SONDE_BY_HANDLER)
 		return;
 	hc = bpf_map_lookup_elem(&handled, &id);
-	if (!hc || !hc->c.open)
+	if (!hc)
 		return;
+	if (!hc->c.open) { /* what was read before this was no request for a handler: a login */
+		hc->start_ns = hc->arrival_ns = hc->bytes_in = 0;
+		return;
+	}
 	if (now <= hc->c.span.handler_ns || now < hc->c.span.last_ns)
 		now = bpf_ktime_get_ns(); /* the socket's own stamp is of bytes before */
 	if (!hc->c.span.first_ns)

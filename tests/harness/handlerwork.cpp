@@ -14,7 +14,8 @@
  *                   yet another, and the answer is sent from a fourth
  *   handlerwork client PORT [--connections N] [--queries N] [--text TEXT]
  *       sends the queries, N in all over the connections, one after the other on each; prints
- *       how many were answered. A query is TEXT, a blank and its number.
+ *       how many were answered. A query is TEXT, the client's port and
+ *       the query's number.
  *
  * A request whose text begins with "throw" makes the handler throw, and the error is sent by whoever
  * catches it. "quiet" is answered after the handler has returned, all else within it.
@@ -449,6 +450,15 @@ static int run_server(const std::string &mode)
 
 /* ---- the client ---- */
 
+static unsigned own_port(int fd)
+{
+	struct sockaddr_in a = {};
+	socklen_t len = sizeof(a);
+
+	getsockname(fd, (struct sockaddr *)&a, &len);
+	return ntohs(a.sin_port);
+}
+
 static void ask(unsigned port, unsigned from, unsigned step, unsigned n, const std::string &text)
 {
 	struct sockaddr_in a = {};
@@ -462,7 +472,7 @@ static void ask(unsigned port, unsigned from, unsigned step, unsigned n, const s
 		die("connect");
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	for (unsigned i = from; i < n; i += step) {
-		std::string q = text + " " + std::to_string(i);
+		std::string q = text + " " + std::to_string(own_port(fd)) + " " + std::to_string(i);
 		header h = {magic, (uint32_t)q.size()};
 		std::string out = std::string((char *)&h, sizeof(h)) + q;
 

@@ -104,6 +104,8 @@ static int describe(const struct sonde_ev_span *ev, struct query_text *t)
 		const char *sql = sonde_mysql_statement(ev->text, &len);
 
 		n = describe_sql(sql, len, cut, out, sizeof(out), t->index);
+	} else if (ev->proto == SONDE_PROTO_UNKNOWN) {
+		n = describe_sql(ev->text, len, cut, out, sizeof(out), t->index);
 	}
 	clean_index(t->index);
 	if (n) {
@@ -287,7 +289,9 @@ static int describe_span(struct query_state *st, const struct sonde_ev_span *ev,
 		s->statements = t->queries;
 		return 0;
 	}
-	s->command = sonde_mysql_command_name(ev->command);
+	s->command = ev->proto == SONDE_PROTO_UNKNOWN
+			     ? "request"
+			     : sonde_mysql_command_name(ev->command);
 	if (ev->command == SONDE_MYSQL_EXECUTE)
 		prepared_find(st, ev, s);
 	if (ev->command == SONDE_MYSQL_PREPARE && ev->status == SONDE_SPAN_OK)

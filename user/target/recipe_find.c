@@ -99,7 +99,7 @@ static int find_symbol(struct sonde_elf *elf, const char *name, struct sonde_sym
 
 /* Where the handler is in this file, from its offset or its symbol. */
 static int locate(const struct sonde_handler *h, struct sonde_elf *elf, uint64_t *offset,
-		  uint64_t *size)
+		  uint64_t *size, const char **name)
 {
 	struct sonde_sym sym;
 	uint64_t start;
@@ -114,6 +114,7 @@ static int locate(const struct sonde_handler *h, struct sonde_elf *elf, uint64_t
 		return -ENOENT;
 	*offset = sym.offset;
 	*size = sym.size;
+	*name = sym.name;
 	return 0;
 }
 
@@ -121,8 +122,9 @@ static int resolve_handler(const char *file, const struct sonde_handler *h, stru
 			   struct sonde_recipe *out)
 {
 	struct sonde_handler copy = *h;
+	const char *name = h->symbol;
 	uint64_t size;
-	int err = locate(h, elf, &copy.offset, &size);
+	int err = locate(h, elf, &copy.offset, &size, &name);
 
 	if (err == -ENOENT)
 		return 0;
@@ -137,8 +139,8 @@ static int resolve_handler(const char *file, const struct sonde_handler *h, stru
 		return sonde_err(err, "%s: no probe can be put at offset 0x%llx: %s", file,
 				 (unsigned long long)copy.offset, strerror(-err));
 	copy.size = size;
-	copy.symbol = h->symbol ? strdup(h->symbol) : NULL;
-	if (h->symbol && !copy.symbol)
+	copy.symbol = name ? strdup(name) : NULL;
+	if (name && !copy.symbol)
 		return -ENOMEM;
 	out->handlers[out->n++] = copy;
 	return 0;
