@@ -164,6 +164,7 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 			 .alloc_asked = mode == SONDE_ALLOC_MODE_COUNTERS,
 			 .query_source = args->query_source,
 			 .recipe = args->recipe,
+			 .children = args->children,
 			 .query_text = args->query_text,
 			 .slower_than_ns = args->slower_than_ns,
 			 .ledger = (enum sonde_ledger_mode)args->ledger,

@@ -179,10 +179,14 @@ void sonde_plan_print_sites(FILE *out, const struct sonde_session_plan *p)
 		for (size_t k = 0; probes(&p->plan.items[i]) && k < hook->n_sites; k++) {
 			const struct sonde_probe_site *s = &hook->sites[k];
 
-			fprintf(out, LABEL "%s+%u at 0x%llx of %s, pid %d: %s, %s%s\n", label,
+			char whose[32] = "every process of it";
+
+			if (s->pid)
+				snprintf(whose, sizeof(whose), "pid %d", s->pid);
+			fprintf(out, LABEL "%s+%u at 0x%llx of %s, %s: %s, %s%s\n", label,
 				SONDE_PLAIN(s->symbol ? s->symbol : "?"), s->site.slide,
 				(unsigned long long)s->site.offset,
-				SONDE_PLAIN(s->shown ? s->shown : "?"), s->pid, s->site.insn,
+				SONDE_PLAIN(s->shown ? s->shown : "?"), whose, s->site.insn,
 				s->site.kind == SONDE_INSN_EMULATED ? "emulated (one trap)"
 								    : "single-stepped (dear)",
 				s->want_return ? ", and its return" : "");

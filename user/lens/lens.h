@@ -38,6 +38,7 @@ struct sonde_lens_opts {
 	bool alloc_asked;    /* counters were asked for by name: more may be spent on them          */
 	int query_source;  /* enum sonde_query_source: where queries come from                      */
 	const char *recipe; /* the user's own recipe file, or NULL                                  */
+	bool children;	   /* processes that a target forks are targets                            */
 	bool query_text;   /* spans carry their text                                                */
 	bool want_spans;   /* somebody downstream takes spans, and what was done for each query     */
 	uint64_t slower_than_ns;

@@ -58,6 +58,16 @@ static const struct sonde_hook group_hooks[G__MAX] = {
 		HOOK(QUERY_HOOK_LOG, log_alts, "a search ends: index, documents found, wall time"),
 };
 
+/*
+ * A process that is forked while it is observed has the breakpoints of its parent's code, but no
+ * link of its own, and one that serves a single connection would be gone before it had. So with
+ * --children a link is for every process of the file; the programs go by the list of targets.
+ */
+static pid_t link_pid(const struct sonde_lens_ctx *ctx, const struct sonde_target *t)
+{
+	return ctx->opts->children ? 0 : t->pid;
+}
+
 /* A target's executable and what its recipe says. */
 struct recipe_use {
 	const struct sonde_lens_ctx *ctx;
@@ -133,7 +143,7 @@ static int site_add(struct site_array *a, const struct recipe_use *u, const char
 		.dev = u->module->dev,
 		.inode = u->module->inode,
 		.cookie = cookie,
-		.pid = u->target->pid,
+		.pid = link_pid(u->ctx, u->target),
 		.site = *site,
 	};
 	int err = s.path && s.shown && s.symbol ? 0 : -ENOMEM;
@@ -245,15 +255,39 @@ static int add_hooks(enum group g, struct site_array *a, struct sonde_hook_list 
 	return err;
 }
 
-static int add_target(struct sonde_lens_ctx *ctx, const struct sonde_target *t, unsigned *slot,
+/* Recipes' handlers get slots in the order of targets and recipe, at planning and at seeding alike.
+ */
+struct slots {
+	unsigned next;
+	struct {
+		uint64_t dev, inode;
+	} files[SONDE_QUERY_HANDLERS];
+	unsigned n_files;
+};
+
+/* With --children one link of a file has all processes in it: is this file's there? */
+static bool is_shared(struct slots *s, const struct recipe_use *u)
+{
+	for (unsigned i = 0; i < s->n_files; i++)
+		if (s->files[i].dev == u->module->dev && s->files[i].inode == u->module->inode)
+			return u->ctx->opts->children;
+	if (s->n_files < SONDE_QUERY_HANDLERS) {
+		s->files[s->n_files].dev = u->module->dev;
+		s->files[s->n_files++].inode = u->module->inode;
+	}
+	return false;
+}
+
+static int add_target(struct sonde_lens_ctx *ctx, const struct sonde_target *t, struct slots *slots,
 		      struct sonde_hook_list *hooks)
 {
 	struct site_array groups[G__MAX] = {0};
 	struct recipe_use u;
 	int err = use_open(&u, ctx, t);
+	size_t n = err || is_shared(slots, &u) ? 0 : u.recipe.n;
 
-	for (size_t i = 0; !err && i < u.recipe.n && *slot < SONDE_QUERY_HANDLERS; i++)
-		err = add_handler(groups, &u, &u.recipe.handlers[i], (*slot)++);
+	for (size_t i = 0; !err && i < n && slots->next < SONDE_QUERY_HANDLERS; i++)
+		err = add_handler(groups, &u, &u.recipe.handlers[i], slots->next++);
 	for (int g = 0; !err && g < G__MAX; g++)
 		err = add_hooks(g, &groups[g], hooks);
 	for (int g = 0; g < G__MAX; g++)
@@ -284,11 +318,11 @@ static int refuse_source(const struct sonde_lens_ctx *ctx)
 
 int query_handler_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 {
-	unsigned slot = 0;
+	struct slots slots = {0};
 
 	for (size_t i = 0; i < ctx->targets->n; i++) {
 		const struct sonde_target *t = &ctx->targets->t[i];
-		int err = add_target(ctx, t, &slot, hooks);
+		int err = add_target(ctx, t, &slots, hooks);
 
 		if (err == -ENOENT && (!ctx->opts->recipe || t->gone || t->is_child))
 			continue;
@@ -337,13 +371,14 @@ static int seed_one(int fd, uint32_t slot, const struct sonde_handler *h)
 }
 
 static int seed_target(struct sonde_lens_ctx *ctx, const struct sonde_target *t, int fd,
-		       unsigned *slot)
+		       struct slots *slots)
 {
 	struct recipe_use u;
 	int err = use_open(&u, ctx, t);
+	size_t n = err || is_shared(slots, &u) ? 0 : u.recipe.n;
 
-	for (size_t i = 0; !err && i < u.recipe.n && *slot < SONDE_QUERY_HANDLERS; i++)
-		err = seed_one(fd, (*slot)++, &u.recipe.handlers[i]);
+	for (size_t i = 0; !err && i < n && slots->next < SONDE_QUERY_HANDLERS; i++)
+		err = seed_one(fd, slots->next++, &u.recipe.handlers[i]);
 	use_fini(&u);
 	return err == -ENOENT ? 0 : err;
 }
@@ -352,7 +387,7 @@ int query_seed_handlers(struct sonde_lens_ctx *ctx)
 {
 	struct query_state *st = ctx->priv;
 	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "query_handlers");
-	unsigned slot = 0;
+	struct slots slots = {0};
 
 	for (size_t i = 0; i < ctx->plan->n; i++) {
 		const struct sonde_plan_item *item = &ctx->plan->items[i];
@@ -364,7 +399,7 @@ int query_seed_handlers(struct sonde_lens_ctx *ctx)
 	}
 	for (size_t i = 0; i < ctx->targets->n && (st->log_seen || st->execute_seen); i++) {
 		const struct sonde_target *t = &ctx->targets->t[i];
-		int err = seed_target(ctx, t, fd, &slot);
+		int err = seed_target(ctx, t, fd, &slots);
 
 		if (err && sonde_target_alive(t))
 			return sonde_err(-err,
