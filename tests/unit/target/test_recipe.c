@@ -25,13 +25,40 @@ static const char good[] = "# a comment\n"
 			   "found rcx\n"
 			   "title Another\n"
 			   "handler execute\n"
-			   "symbol fx*\n";
+			   "symbol fx*\n"
+			   "title A third\n"
+			   "handler command\n"
+			   "symbol x\n"
+			   "find string anything at all\n"
+			   "protocol sphinxapi\n"
+			   "command 8\n"
+			   "version =esi\n"
+			   "length =rdx\n"
+			   "socket rdi+0x40\n"
+			   "end return\n"
+			   "handler yield\n"
+			   "symbol y\n";
 
 static void assert_field(struct sonde_handler_field f, int arg, int offset, bool deref)
 {
 	assert_int_equal(f.arg, arg);
 	assert_int_equal(f.offset, offset);
 	assert_int_equal(f.deref, deref);
+}
+
+static void of_command(const struct sonde_handler *h)
+{
+	assert_int_equal(h->role, SONDE_HANDLER_COMMAND);
+	assert_int_equal(h->proto, SONDE_PROTO_SPHINXAPI);
+	assert_int_equal(h->end, SONDE_HANDLER_END_RETURN);
+	assert_true(h->command.is_constant);
+	assert_int_equal(h->command.offset, 8);
+	assert_true(h->version.is_value);
+	assert_int_equal(h->version.arg, 1);
+	assert_true(h->length.is_value);
+	assert_int_equal(h->length.arg, 2);
+	assert_field(h->socket, 0, 0x40, false);
+	assert_int_equal(h->text.offset, -1);
 }
 
 static void of_text(void **state)
@@ -41,7 +68,7 @@ static void of_text(void **state)
 
 	(void)state;
 	assert_int_equal(sonde_recipe_parse("good", good, &list), 0);
-	assert_int_equal(list.n, 2);
+	assert_int_equal(list.n, 3);
 	assert_string_equal(list.r[0].title, "One daemon");
 	assert_string_equal(list.r[0].build_id, "0123456789abcdef");
 	assert_int_equal(list.r[0].n, 2);
@@ -59,6 +86,10 @@ static void of_text(void **state)
 	assert_field(h[1].wall_us, 2, 16, false);
 	assert_field(h[1].found, 3, 0, false);
 	assert_null(list.r[1].build_id);
+	assert_int_equal(list.r[1].handlers[0].proto, SONDE_PROTO_UNKNOWN);
+	assert_int_equal(list.r[1].handlers[0].end, SONDE_HANDLER_END_SOCKET);
+	of_command(&list.r[2].handlers[0]);
+	assert_int_equal(list.r[2].handlers[1].role, SONDE_HANDLER_YIELD);
 	sonde_recipe_list_fini(&list);
 }
 
@@ -86,6 +117,15 @@ static void junk(void **state)
 		"title x\nhandler log\nsymbol y\nfound *(rsi+8\n",
 		"title x\nhandler log\nsymbol y\nfound *\n",
 		"title x\nhandler log\nsymbol y\nfound rsi+99999999\n",
+		"title x\nhandler log\nsymbol y\ntext =rax\n",
+		"title x\nhandler log\nsymbol y\ntext =rdi+8\n",
+		"title x\nhandler log\nsymbol y\ncommand 3x\n",
+		"title x\nhandler log\nsymbol y\ncommand 99999999\n",
+		"title x\nhandler log\nsymbol y\nprotocol smtp\n",
+		"title x\nhandler log\nsymbol y\nend soon\n",
+		"title x\nend return\nhandler log\nsymbol y\n",
+		"title x\nprotocol mysql\nhandler log\nsymbol y\n",
+		"title x\nfind string y\nhandler log\nsymbol y\n",
 		"text rsi\n",
 		"symbol x\n",
 	};
@@ -201,14 +241,15 @@ static void shipped(void **state)
 		assert_int_equal(sonde_recipe_find("recipes", id, elf, &r), -ENOENT);
 	} else {
 		assert_int_equal(sonde_recipe_find("recipes", id, elf, &r), 0);
-		assert_int_equal(r.n, 2);
+		assert_int_equal(r.n, 7);
 		assert_int_equal(r.handlers[0].role, SONDE_HANDLER_EXECUTE);
 		assert_int_equal(r.handlers[0].site.offset, 0xd5800);
 		assert_field(r.handlers[0].text, 1, 0, true);
 		/* Moved from a mov to the je behind it, which is emulated. */
-		assert_int_equal(r.handlers[1].site.function, 0x73320);
-		assert_int_equal(r.handlers[1].site.offset, 0x73328);
-		assert_int_equal(r.handlers[1].site.kind, SONDE_INSN_EMULATED);
+		assert_int_equal(r.handlers[6].role, SONDE_HANDLER_LOG);
+		assert_int_equal(r.handlers[6].site.function, 0x73320);
+		assert_int_equal(r.handlers[6].site.offset, 0x73328);
+		assert_int_equal(r.handlers[6].site.kind, SONDE_INSN_EMULATED);
 		sonde_recipe_fini(&r);
 	}
 	sonde_elf_free(&elf);

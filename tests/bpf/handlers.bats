@@ -1,0 +1,308 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-or-later
+# A daemon's own handler as the source of queries, by a recipe that its user wrote, against a server
+# (tests/harness/handlerwork.cpp) that speaks no protocol that sonde knows and serves its connections
+# by threads, a pool, processes, or coroutines that change threads in the middle of a request.
+
+bats_require_minimum_version 1.5.0
+
+setup() {
+	B=${SONDE_BUILD:-build}
+	SONDE=${SONDE:-$B/sonde}
+	T=$BATS_TEST_TMPDIR
+	R=$T/r.sonde
+	pids=()
+	recipe
+}
+
+teardown() {
+	local pid
+
+	for pid in "${pids[@]}"; do
+		kill -KILL "$pid" 2>/dev/null || true
+	done
+}
+
+equal() { # EXPECTED ACTUAL WHAT
+	[ "$1" = "$2" ] || {
+		echo "$3: expected $1, is $2" >&2
+		return 1
+	}
+}
+
+until_true() { # COMMAND...
+	local end=$((SECONDS + 60))
+
+	until "$@" 2>/dev/null; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.02
+	done
+}
+
+recipe() { # LINE...: the user's own, for handle_request() unless a line names another
+	printf '%s\n' 'title Handler test server' 'handler execute' 'symbol handle_request' 'text rsi+0' \
+		'length =edx' "$@" >"$T/own.recipe"
+}
+
+sql() { sqlite3 -readonly -bail "$R" "$1"; }
+ticked() { [ "$(sql 'SELECT count(*) > 0 FROM tick')" = 1 ]; }
+
+serve() { # MODE...: port
+	rm -f "$T/port"
+	"$B/harness/handlerwork" "$@" >"$T/port" 3>&- &
+	server=$!
+	pids+=("$server")
+	until_true test -s "$T/port"
+	port=$(head -n 1 "$T/port")
+}
+
+record() { # ARGUMENTS...: attached and counting when this returns
+	rm -f "$R"*
+	"$SONDE" record -p "$server" -o "$R" --lens query -i 100ms -d 300s --query-text \
+		--recipe "$T/own.recipe" "$@" >"$T/out" 2>"$T/err" 3>&- &
+	sonde=$!
+	pids+=("$sonde")
+	until_true ticked || {
+		cat "$T/err" >&2
+		return 1
+	}
+}
+
+finish() {
+	kill -INT "$sonde"
+	wait "$sonde" || {
+		cat "$T/err" >&2
+		return 1
+	}
+}
+
+ask() { "$B/harness/handlerwork" client "$port" "$@" >"$T/asked"; } # CLIENT-ARGUMENTS...
+spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
+dropped() { sql "SELECT coalesce(sum(count), 0) FROM drop_total WHERE lens = 'query' AND cause LIKE '${1:-%}'"; }
+
+# Each query once, with its text, on the connection that asked it, its times in order.
+all_told() { # N CONNECTIONS WHAT
+	equal "$1" "$(cat "$T/asked")" "answered, $3"
+	equal "$1" "$(spans 'flags & 65536')" "told by the handler, $3"
+	equal "$1" "$(sql 'SELECT count(DISTINCT text) FROM query')" "texts, $3"
+	equal "$2" "$(sql 'SELECT count(DISTINCT conn) FROM query')" "connections, $3"
+	equal 0 "$(spans "text NOT LIKE '% ' || substr(client, 11) || ' %'")" \
+		"queries on another connection than they were asked on, $3"
+	equal 0 "$(spans 'NOT (arrival_ns <= start_ns AND start_ns <= first_ns AND first_ns <= last_ns)')" \
+		"times out of order, $3"
+	equal 0 "$(dropped)" "drops, $3"
+}
+
+@test "a thread for each connection, one for all, a pool: every query, on its connection" {
+	local mode c=8
+
+	for mode in threads pool one; do
+		[ $mode != one ] || c=1
+		serve $mode
+		record
+		ask --connections $c --queries 3000
+		finish
+		all_told 3000 $c "$mode"
+		equal "lookup the key ? ?" "$(sql 'SELECT DISTINCT fingerprint FROM query')" "fingerprint, $mode"
+		equal 3000 "$(spans "proto = 'unknown' AND status = 'ok' AND bytes_out = 17")" "answers, $mode"
+		equal 3000 "$(spans "bytes_in = 8 + length(text)")" "requests, $mode"
+	done
+}
+
+@test "one thread for one connection after the other: told apart by socket" {
+	serve one
+	record
+	ask --connections 1 --queries 50
+	ask --connections 1 --queries 50
+	ask --connections 1 --queries 50
+	finish
+	equal 150 "$(spans)" spans
+	equal 1 "$(sql 'SELECT count(DISTINCT tid) FROM query')" threads
+	equal 3 "$(sql 'SELECT count(DISTINCT conn) FROM query')" connections
+	equal 0 "$(spans "text NOT LIKE '% ' || substr(client, 11) || ' %'")" "on another connection"
+}
+
+@test "a process forked for each connection, with --children" {
+	serve fork
+	record --children
+	ask --connections 6 --queries 600
+	finish
+	all_told 600 6 fork
+	equal 6 "$(sql 'SELECT count(DISTINCT pid) FROM query')" processes
+}
+
+@test "coroutines that change threads within a request: by socket and by return" {
+	local end
+
+	for end in socket return; do
+		recipe "end $end"
+		serve coroutine --workers 4
+		record
+		ask --connections 50 --queries 5000
+		finish
+		all_told 5000 50 "end $end"
+		equal 4 "$(sql 'SELECT count(DISTINCT tid) FROM query')" "threads, end $end"
+		kill -0 "$server"
+	done
+}
+
+@test "the connection by the descriptor that the handler's argument holds" {
+	recipe 'socket rdi+8'
+	serve coroutine
+	record --query-source handler
+	ask --connections 20 --queries 2000
+	finish
+	all_told 2000 20 socket
+}
+
+@test "an answer that is sent after the handler has returned ends the query" {
+	serve threads
+	record
+	ask --connections 4 --queries 1000 --text quiet
+	finish
+	all_told 1000 4 quiet
+}
+
+@test "calls that throw are aged out by what follows, and not taken for returns" {
+	recipe 'end return'
+	serve threads
+	record
+	ask --connections 2 --queries 500 --text throw
+	ask --connections 2 --queries 500
+	finish
+	# The error was sent by whoever caught it: that ends the query, and the guess is marked.
+	equal 500 "$(spans "text LIKE 'throw%' AND flags & 8 AND first_ns")" "thrown, their end guessed"
+	equal 500 "$(spans "text LIKE 'lookup%' AND NOT flags & 8")" returned
+	equal 0 "$(dropped)" drops
+	equal 0 "$(sql "SELECT CAST(max(value) AS INTEGER) FROM metric WHERE name = 'query.unfinished'")" unfinished
+}
+
+@test "a handler whose connection cannot be known ends where it returns" {
+	recipe 'end return' 'socket 1000'
+	serve coroutine
+	record --query-source handler
+	ask --connections 8 --queries 1000
+	finish
+	equal 1000 "$(spans 'flags & 65536')" spans
+	equal 1000 "$(sql 'SELECT count(DISTINCT text) FROM query')" texts
+	equal 1000 "$(spans 'arrival_ns IS NULL')" "arrivals not known"
+	equal 0 "$(spans 'NOT (start_ns < last_ns)')" "times out of order"
+}
+
+@test "coroutines: 100,000 queries, attached and detached 100 times under load, by every source" {
+	local round args noise
+
+	serve coroutine --mysql --workers 4
+	# A load that never pauses, also while probes come and go; what is counted are the others.
+	"$B/bench/echoload" "$port" --rate 100 --queries 1000000 --connections 4 --sql 'SELECT noise' \
+		>"$T/noise" 2>&1 3>&- &
+	noise=$!
+	pids+=("$noise")
+	for ((round = 0; round < 100; round++)); do
+		case $((round % 3)) in
+		0) args=(--query-source socket) && recipe ;;
+		1) args=(--query-source handler) && recipe 'end return' ;;
+		2) args=(--query-source handler) && recipe ;;
+		esac
+		record -i 10ms "${args[@]}"
+		"$B/bench/echoload" "$port" --queries 1000 --connections 10 --sql 'SELECT 1' >"$T/load"
+		finish
+		equal 1000 "$(spans "text = 'SELECT 1'")" "spans, round $round, ${args[*]}"
+		equal 10 "$(sql "SELECT count(DISTINCT conn) FROM query WHERE text = 'SELECT 1'")" \
+			"connections, round $round"
+		kill -0 "$server"
+	done
+	kill -0 "$noise"
+}
+
+# ---- what is said ----
+
+@test "the source is said by the plan, by doctor's JSON and in the recording" {
+	local args
+
+	serve threads
+	"$SONDE" doctor -p "$server" --lens query --recipe "$T/own.recipe" >"$T/out"
+	grep -q "queries from sockets, decoded .*; where they cannot be .*, the daemon's own handlers" "$T/out"
+	grep -q "handle_request+0 at 0x[0-9a-f]* of .*/handlerwork, pid $server: push" "$T/out"
+	"$SONDE" doctor -p "$server" --lens query >"$T/out"
+	grep -q 'queries from sockets, .* (no recipe knows this daemon.s handlers)' "$T/out"
+	"$SONDE" doctor -p "$server" --lens query --recipe "$T/own.recipe" --query-source socket >"$T/out"
+	grep -q 'queries from sockets, .* (--query-source socket)' "$T/out"
+	recipe 'end return'
+	"$SONDE" doctor -p "$server" --lens query --recipe "$T/own.recipe" --query-source handler --json >"$T/out"
+	jq -e '.query_source | test("^the daemon.s own handlers.*where its handler returns")' "$T/out"
+	"$SONDE" record -p "$server" -o "$R" --lens query --recipe "$T/own.recipe" --dry-run >"$T/out" 2>&1
+	grep -q 'ret of handle_request' "$T/out"
+	record
+	finish
+	equal 1 "$(sql "SELECT count(*) FROM note WHERE what LIKE 'source of queries: sockets, decoded%'")" note
+}
+
+refused() { # PATTERN ARGUMENTS...: sonde says so in one sentence, and attaches nothing
+	local pattern=$1
+	shift
+	run -1 --separate-stderr "$SONDE" stat -p "$server" -d 1s --lens query "$@"
+	[ "$(grep -c . <<<"$stderr")" = 1 ] && grep -qE "$pattern" <<<"$stderr" || {
+		echo "pattern '$pattern', it said: $stderr" >&2
+		return 1
+	}
+}
+
+@test "a recipe that does not do is refused with what to correct" {
+	local own=$T/own.recipe
+
+	serve threads
+	recipe 'symbol handle_indirect' 'end return'
+	refused "own.recipe: 'end return' is not possible for handle_indirect: .*an indirect tail jump.*say 'end socket'" \
+		--recipe "$own"
+	recipe 'symbol no_such_function'
+	refused 'own.recipe: nothing in it fits .*handlerwork .*symbol no_such_function' --recipe "$own"
+	refused 'no recipe knows a handler of .*handlerwork' --query-source handler
+	refused '--recipe: cannot read .*/absent' --recipe "$T/absent"
+	run -2 "$SONDE" stat -p "$server" -d 1s --passive --recipe "$own"
+	run -2 "$SONDE" stat -p "$server" -d 1s --passive --query-source handler
+	recipe 'text rax+1'
+	run -2 --separate-stderr "$SONDE" stat -p "$server" -d 1s --recipe "$own"
+	grep -qE "own.recipe:6: a field is like .*, not 'rax\+1'; docs/recipes.md" <<<"$stderr"
+	recipe 'end never'
+	run -2 --separate-stderr "$SONDE" stat -p "$server" -d 1s --recipe "$own"
+	grep -qE "own.recipe:6: a query ends by 'socket' or 'return', not by 'never'" <<<"$stderr"
+}
+
+@test "a connection that cannot be decoded and that no handler is called for is counted" {
+	recipe 'symbol co_main_never' # another symbol: then one that is never called
+	printf '%s\n' 'title x' 'handler execute' 'symbol co_yield' >"$T/own.recipe"
+	serve threads
+	record
+	ask --connections 3 --queries 30
+	finish
+	equal 0 "$(spans)" spans
+	equal 3 "$(dropped undecoded)" "connections not decoded"
+}
+
+@test "recipe-row makes a row of a build with symbols, and of the same stripped" {
+	local at
+
+	cp "$B/harness/handlerwork" "$T/full"
+	strip -s -o "$T/bare" "$T/full"
+	at=$(nm "$T/full" | awk '$3 == "handle_request" {print $1}')
+	scripts/recipe-row "$T/full" "$T/own.recipe" >"$T/full.recipe"
+	# Without names: the handler is the caller of the function that a string of its own leads to.
+	run -1 --separate-stderr scripts/recipe-row "$T/bare" "$T/own.recipe"
+	grep -q "symbol handle_request: not in .*, and its recipe has no 'find' line" <<<"$stderr"
+	recipe 'find string as asked'
+	scripts/recipe-row "$T/bare" "$T/own.recipe" >"$T/bare.recipe"
+	equal "offset 0x$(printf '%x' "$((0x$at))")" "$(grep ^offset "$T/bare.recipe")" "offset by string"
+	equal "$(grep ^build-id "$T/full.recipe")" "$(grep ^build-id "$T/bare.recipe")" build-id
+	# It is taken for the stripped program.
+	"$T/bare" threads >"$T/port" 3>&- &
+	server=$!
+	pids+=("$server")
+	until_true test -s "$T/port"
+	port=$(head -n 1 "$T/port")
+	cp "$T/bare.recipe" "$T/own.recipe"
+	record
+	"$T/bare" client "$port" --connections 2 --queries 200 >"$T/asked"
+	finish
+	all_told 200 2 stripped
+}
