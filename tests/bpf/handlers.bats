@@ -238,11 +238,11 @@ all_told() { # N CONNECTIONS WHAT
 	equal 1 "$(sql "SELECT count(*) FROM note WHERE what LIKE 'source of queries: sockets, decoded%'")" note
 }
 
-refused() { # PATTERN ARGUMENTS...: sonde says so in one sentence, and attaches nothing
-	local pattern=$1
-	shift
-	run -1 --separate-stderr "$SONDE" stat -p "$server" -d 1s --lens query "$@"
-	[ "$(grep -c . <<<"$stderr")" = 1 ] && grep -qE "$pattern" <<<"$stderr" || {
+refused() { # STATUS PATTERN ARGUMENTS...: sonde says so in one sentence, and attaches nothing
+	local status=$1 pattern=$2
+	shift 2
+	run "-$status" --separate-stderr "$SONDE" stat -p "$server" -d 1s --lens query "$@"
+	[ "$(grep -c . <<<"$stderr")" = 1 ] && grep -qE -e "$pattern" <<<"$stderr" || {
 		echo "pattern '$pattern', it said: $stderr" >&2
 		return 1
 	}
@@ -253,12 +253,12 @@ refused() { # PATTERN ARGUMENTS...: sonde says so in one sentence, and attaches 
 
 	serve threads
 	recipe 'symbol handle_indirect' 'end return'
-	refused "own.recipe: 'end return' is not possible for handle_indirect: .*an indirect tail jump.*say 'end socket'" \
+	refused 2 "own.recipe: 'end return' is not possible for handle_indirect: .*an indirect tail jump.*say 'end socket'" \
 		--recipe "$own"
 	recipe 'symbol no_such_function'
-	refused 'own.recipe: nothing in it fits .*handlerwork .*symbol no_such_function' --recipe "$own"
-	refused 'no recipe knows a handler of .*handlerwork' --query-source handler
-	refused '--recipe: cannot read .*/absent' --recipe "$T/absent"
+	refused 1 'own.recipe: nothing in it fits .*handlerwork .*symbol no_such_function' --recipe "$own"
+	refused 1 'no recipe knows a handler of .*handlerwork' --query-source handler
+	refused 1 '--recipe: cannot read .*/absent' --recipe "$T/absent"
 	run -2 "$SONDE" stat -p "$server" -d 1s --passive --recipe "$own"
 	run -2 "$SONDE" stat -p "$server" -d 1s --passive --query-source handler
 	recipe 'text rax+1'

@@ -191,7 +191,7 @@ static int add_returns(struct site_array *a, const struct recipe_use *u,
 
 	if (err)
 		return sonde_err(
-			-err,
+			EINVAL,
 			"%s: 'end return' is not possible for %s: not all ways out of it can "
 			"be probed (%s); say 'end socket' there",
 			u->recipe.file, name_of(h), *why ? why : strerror(-err));
