@@ -4,7 +4,7 @@
  * handed to the kernel. State lives in socket storage: it is there only for sockets that a target
  * accepted (children inherit it from the listener), so everybody else's traffic costs one look-up.
  */
-#include "lib/handler.bpf.h"
+#include "lib/syscall.bpf.h"
 
 #define SOCK_STREAM   1
 #define MSG_PEEK      2
@@ -406,7 +406,7 @@ int query_execute(struct pt_regs *ctx)
 	t = span_current();
 	if (t && !t->handler_ns)
 		t->handler_ns = bpf_ktime_get_ns();
-	if (handler_wanted())
+	if (conn_may_be_handled())
 		handler_enter(&args, h, &key);
 	return 0;
 }

@@ -48,7 +48,8 @@ static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 
 	struct sonde_query_hist *h = bpf_map_lookup_elem(&query_hists, &row);
 	__u64 i = sonde_hist_index(v);
 
-	/* One 64-bit register is checked and used: 6.1 does not tie a shifted copy to its origin. */
+	/* One 64-bit register is checked and used: 6.1 does not tie a shifted copy to its origin.
+	 */
 	__asm__ volatile("" : "+r"(i));
 	if (!h || i >= SONDE_HIST_BUCKETS || row >= SONDE_QUERY_ROW__MAX)
 		return;
@@ -59,6 +60,12 @@ static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 
 static __always_inline int conn_env_read(void *dst, __u32 size, __u64 src)
 {
 	return bpf_probe_read_user(dst, size, (const void *)src);
+}
+
+/* May the daemon's own handlers tell queries of a connection? */
+static __always_inline bool conn_may_be_handled(void)
+{
+	return cfg.handlers && cfg.query_source != SONDE_SOURCE_SOCKET;
 }
 
 /* May the daemon's handlers tell what a socket cannot? Then whether anything is lost shows when the
@@ -96,7 +103,7 @@ static __always_inline bool conn_is_dead(struct sonde_conn *c)
 {
 	struct sonde_query_counts *n;
 
-	if (!(c->flags & SONDE_CONN_DEAD))
+	if (!(c->flags & SONDE_CONN_DEAD) || conn_may_be_handled())
 		return false;
 	if (++c->runs < RUNS_AT_ONCE)
 		return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 6, of the query lens: the daemon's own handlers as the source of queries, for connections
+ * Layer 5, of the query lens: the daemon's own handlers as the source of queries, for connections
  * that cannot be decoded or where it was asked for. A call of a handler begins a query; the socket
  * tells when its request was read and when its answer went, or the call's return ends it.
  *
@@ -14,8 +14,9 @@
 #ifndef SONDE_BPF_HANDLER_H
 #define SONDE_BPF_HANDLER_H
 
-#include "lib/syscall.bpf.h"
-#include "sonde/handler.h"
+#include "lib/conn.bpf.h"
+#include "lib/handlerargs.bpf.h"
+#include "lib/stackconn.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -49,195 +50,8 @@ struct {
 	__type(value, struct sonde_query_handler);
 } query_handlers SEC(".maps");
 
-/* ---- which connection a stack serves ---- */
-
-#define STACK_BLOCK_BITS 13	   /* reads are remembered one for each 8 KiB of stack */
-#define STACK_NEAR	 2	   /* blocks to either side in which a call's own read may lie */
-#define STACK_FAR	 (1 << 20) /* no further apart than this are two frames of a thread */
-
-struct stack_block {
-	__u64 block;
-	__u32 tgid, pad;
-};
-
-/* The last socket that was read with the stack pointer in this block. */
-struct stack_read {
-	__u64 conn, sp;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct stack_block);
-	__type(value, struct stack_read);
-} stack_reads SEC(".maps");
-
-/* The same by thread, for a call whose frame is far from its read. */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct stack_read);
-} thread_reads SEC(".maps");
-
-static __always_inline __u64 distance(__u64 a, __u64 b)
-{
-	return a > b ? a - b : b - a;
-}
-
-static __always_inline void stack_remember(__u32 tgid, __u64 sp, __u64 conn)
-{
-	struct stack_block key = {.block = sp >> STACK_BLOCK_BITS, .tgid = tgid};
-	struct stack_read now = {.conn = conn, .sp = sp}, *r;
-
-	r = bpf_map_lookup_elem(&stack_reads, &key);
-	if (r)
-		*r = now;
-	else
-		bpf_map_update_elem(&stack_reads, &key, &now, BPF_ANY);
-	r = bpf_task_storage_get(&thread_reads, bpf_get_current_task_btf(), 0,
-				 BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (r)
-		*r = now;
-}
-
-/* The connection of the read that was made nearest to @sp, 0: none. */
-static __always_inline __u64 stack_conn(__u32 tgid, __u64 sp)
-{
-	struct stack_block key = {.block = (sp >> STACK_BLOCK_BITS) - STACK_NEAR, .tgid = tgid};
-	__u64 best = ~0ull, conn = 0;
-	struct stack_read *r;
-
-	for (int i = 0; i < 2 * STACK_NEAR + 1; i++, key.block++) {
-		r = bpf_map_lookup_elem(&stack_reads, &key);
-		if (r && distance(r->sp, sp) < best) {
-			best = distance(r->sp, sp);
-			conn = r->conn;
-		}
-	}
-	if (conn)
-		return conn;
-	r = bpf_task_storage_get(&thread_reads, bpf_get_current_task_btf(), 0, 0);
-	return r && distance(r->sp, sp) < STACK_FAR ? r->conn : 0;
-}
-
-/* ---- what a handler's arguments say ---- */
-
-/* The argument registers, copied: the context takes no variable offset. */
-struct handler_args {
-	__u64 reg[4];
-};
-
-/* Where the field is, or for a pointer where it points. 0: it has no place in memory. */
-static __always_inline __u64 field_address(const struct handler_args *a,
-					   const struct sonde_query_field *f)
-{
-	__u64 at = a->reg[f->arg & 3], to = 0;
-
-	switch (f->kind) {
-	case SONDE_FIELD_REGISTER:
-		return at;
-	case SONDE_FIELD_MEMORY:
-		return at + f->offset;
-	case SONDE_FIELD_POINTER:
-		if (bpf_probe_read_user(&to, sizeof(to), (void *)(at + f->offset)))
-			count_drop(SONDE_LENS_QUERY, SONDE_DROP_COPY_FAULT);
-		return to;
-	}
-	return 0;
-}
-
-/* Into *dst, which stays as it is where the recipe does not say. */
-static __always_inline void field_read(const struct handler_args *a,
-				       const struct sonde_query_field *f, void *dst, __u32 size)
-{
-	__u64 value = f->kind == SONDE_FIELD_CONSTANT ? f->offset : a->reg[f->arg & 3], at;
-
-	if (f->kind == SONDE_FIELD_UNSAID)
-		return;
-	if (f->kind == SONDE_FIELD_CONSTANT || f->kind == SONDE_FIELD_REGISTER) {
-		__builtin_memcpy(dst, &value, size); /* little-endian: the low bytes */
-		return;
-	}
-	at = field_address(a, f);
-	if (!at || bpf_probe_read_user(dst, size, (void *)at))
-		count_drop(SONDE_LENS_QUERY, SONDE_DROP_COPY_FAULT);
-}
-
-static __always_inline __u64 sock_of_fd(__u32 tgid, __u32 fd)
-{
-	__u64 key = (__u64)tgid << 32 | fd;
-	struct sonde_conn *c = bpf_map_lookup_elem(&conn_fds, &key);
-	struct sock *sk;
-
-	if (c)
-		return c->span.conn;
-	sk = sys_socket(fd);
-	return sk ? BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) : 0;
-}
-
-/* More text than is kept: how long is it? Up to 64 KiB are looked at. */
-struct text_walk {
-	__u64 at;
-	char piece[256];
-	__u32 len;
-};
-
-static long text_step(__u32 i, void *ctx)
-{
-	struct text_walk *w = ctx;
-	long n = bpf_probe_read_user_str(w->piece, sizeof(w->piece), (void *)w->at);
-
-	(void)i;
-	if (n <= 0)
-		return 1;
-	w->len += n - 1;
-	w->at += n - 1;
-	return n < (long)sizeof(w->piece);
-}
-
-static __always_inline __u32 text_full_length(__u64 at)
-{
-	struct text_walk w = {.at = at};
-
-	bpf_loop(256, text_step, &w, 0);
-	return w.len;
-}
-
-/* The query's text, by its length or up to a NUL. */
-static __always_inline void handler_text(struct sonde_ev_span *s, const struct handler_args *a,
-					 const struct sonde_query_handler *h)
-{
-	__u64 at = field_address(a, &h->text), n;
-	__u32 len = 0;
-	long got;
-
-	if (!at) {
-		s->flags |= SONDE_SPAN_F_NO_TEXT;
-		return;
-	}
-	if (h->length.kind == SONDE_FIELD_UNSAID) {
-		got = bpf_probe_read_user_str(s->text, sizeof(s->text), (void *)at);
-		n = got > 0 ? got - 1 : 0;
-		len = n == sizeof(s->text) - 1 ? text_full_length(at) : n;
-	} else {
-		field_read(a, &h->length, &len, sizeof(len));
-		n = len < SONDE_TEXT_BYTES ? len : SONDE_TEXT_BYTES;
-		CONN_OPAQUE(n);
-		if (n > SONDE_TEXT_BYTES)
-			return;
-		got = n ? bpf_probe_read_user(s->text, n, (void *)at) : 0;
-	}
-	if (got < 0) {
-		count_drop(SONDE_LENS_QUERY, SONDE_DROP_COPY_FAULT);
-		s->flags |= SONDE_SPAN_F_NO_TEXT;
-		return;
-	}
-	s->text_len = n;
-	s->request_len = len;
-	if (len > n)
-		s->flags |= SONDE_SPAN_F_CUT;
-}
+/* Given by the layer above, which knows descriptors: the connection's id, 0: none. */
+static __always_inline __u64 handler_fd_conn(__u32 tgid, __u32 fd);
 
 /* ---- the life of a call ---- */
 
@@ -390,7 +204,7 @@ static __always_inline __u64 handler_conn(const struct handler_args *a,
 	if (h->socket.kind == SONDE_FIELD_UNSAID)
 		return stack_conn(tgid, sp);
 	field_read(a, &h->socket, &fd, sizeof(fd));
-	return sock_of_fd(tgid, fd);
+	return handler_fd_conn(tgid, fd);
 }
 
 /* A call without a socket has its end where it returns; its frame's place makes it out. */
@@ -454,12 +268,6 @@ static __always_inline void handler_leave(const struct sonde_handler_call *key)
 
 /* ---- what the socket tells of it ---- */
 
-/* Is @c one whose queries handlers may tell? */
-static __always_inline bool handler_wanted(void)
-{
-	return cfg.handlers && cfg.query_source != SONDE_SOURCE_SOCKET;
-}
-
 /* The socket's own machine follows this connection, so a handler's call is no news. */
 static __always_inline void handled_owned(struct sonde_conn *c)
 {
@@ -499,6 +307,8 @@ static __always_inline void handled_request(struct sonde_conn *c, __u64 arrival,
 			return;
 	}
 	c->by_handler = SONDE_BY_HANDLER;
+	hc->c.runs += c->runs;
+	c->runs = 0;
 	hc->owned = 0;
 	if (!hc->start_ns)
 		handled_who(hc, c);
@@ -521,7 +331,7 @@ static __always_inline void handler_saw_read(struct sonde_conn *c, __u64 arrival
 	struct pt_regs *regs;
 	__u64 pid;
 
-	if (!handler_wanted())
+	if (!conn_may_be_handled())
 		return;
 	pid = bpf_get_current_pid_tgid();
 	regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
@@ -537,7 +347,7 @@ static __always_inline void handler_saw_send(struct sonde_conn *c, __u64 now, __
 	__u64 id = c->span.conn;
 	struct sonde_handled *hc;
 
-	if (!handler_wanted() || c->by_handler != SONDE_BY_HANDLER)
+	if (!conn_may_be_handled() || c->by_handler != SONDE_BY_HANDLER)
 		return;
 	hc = bpf_map_lookup_elem(&handled, &id);
 	if (!hc)
@@ -562,7 +372,7 @@ static __always_inline void handler_saw_close(struct sonde_conn *c, __u64 now)
 	__u64 id = c->span.conn;
 	struct sonde_handled *hc;
 
-	if (!handler_wanted() || c->by_handler == SONDE_BY_NOBODY)
+	if (!conn_may_be_handled() || c->by_handler == SONDE_BY_NOBODY)
 		return;
 	hc = bpf_map_lookup_elem(&handled, &id);
 	if (!hc)
@@ -583,7 +393,7 @@ static __always_inline void handler_saw_eof(struct sonde_conn *c)
 	__u64 id = c->span.conn;
 	struct sonde_handled *hc;
 
-	if (!handler_wanted() || c->by_handler != SONDE_BY_HANDLER)
+	if (!conn_may_be_handled() || c->by_handler != SONDE_BY_HANDLER)
 		return;
 	hc = bpf_map_lookup_elem(&handled, &id);
 	if (hc && hc->c.open && !hc->by_return && hc->c.span.first_ns)
@@ -596,7 +406,7 @@ static __always_inline void handler_sweep(struct sonde_conn *c)
 	__u64 id = c->span.conn;
 	struct sonde_handled *hc;
 
-	if (!handler_wanted() || c->by_handler != SONDE_BY_HANDLER)
+	if (!conn_may_be_handled() || c->by_handler != SONDE_BY_HANDLER)
 		return;
 	hc = bpf_map_lookup_elem(&handled, &id);
 	if (hc)

@@ -78,7 +78,9 @@ finish() {
 
 ask() { "$B/harness/handlerwork" client "$port" "$@" >"$T/asked"; } # CLIENT-ARGUMENTS...
 spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
-dropped() { sql "SELECT coalesce(sum(count), 0) FROM drop_total WHERE lens = 'query' AND cause LIKE '${1:-%}'"; }
+dropped() { # [CAUSE]
+	sql "SELECT coalesce(sum(count), 0) FROM drop_total WHERE lens = 'query' AND cause LIKE '${1:-%}'"
+}
 
 # Each query once, with its text, on the connection that asked it, its times in order.
 all_told() { # N CONNECTIONS WHAT
@@ -103,8 +105,10 @@ all_told() { # N CONNECTIONS WHAT
 		ask --connections $c --queries 3000
 		finish
 		all_told 3000 $c "$mode"
-		equal "lookup the key ? ?" "$(sql 'SELECT DISTINCT fingerprint FROM query')" "fingerprint, $mode"
-		equal 3000 "$(spans "proto = 'unknown' AND status = 'ok' AND bytes_out = 17")" "answers, $mode"
+		equal "lookup the key ? ?" "$(sql 'SELECT DISTINCT fingerprint FROM query')" \
+			"fingerprint, $mode"
+		equal 3000 "$(spans "proto = 'unknown' AND status = 'ok' AND bytes_out = 17")" \
+			"answers, $mode"
 		equal 3000 "$(spans "bytes_in = 8 + length(text)")" "requests, $mode"
 	done
 }
@@ -174,7 +178,8 @@ all_told() { # N CONNECTIONS WHAT
 	equal 500 "$(spans "text LIKE 'throw%' AND flags & 8 AND first_ns")" "thrown, their end guessed"
 	equal 500 "$(spans "text LIKE 'lookup%' AND NOT flags & 8")" returned
 	equal 0 "$(dropped)" drops
-	equal 0 "$(sql "SELECT CAST(max(value) AS INTEGER) FROM metric WHERE name = 'query.unfinished'")" unfinished
+	equal 0 "$(sql "SELECT CAST(max(value) AS INTEGER) FROM metric
+		WHERE name = 'query.unfinished'")" unfinished
 }
 
 @test "a handler whose connection cannot be known ends where it returns" {
@@ -217,25 +222,28 @@ all_told() { # N CONNECTIONS WHAT
 
 # ---- what is said ----
 
-@test "the source is said by the plan, by doctor's JSON and in the recording" {
-	local args
+doctor() { "$SONDE" doctor -p "$server" --lens query "$@" >"$T/out"; }
 
+@test "the source is said by the plan, by doctor's JSON and in the recording" {
 	serve threads
-	"$SONDE" doctor -p "$server" --lens query --recipe "$T/own.recipe" >"$T/out"
-	grep -q "queries from sockets, decoded .*; where they cannot be .*, the daemon's own handlers" "$T/out"
+	doctor --recipe "$T/own.recipe"
+	grep -q "queries from sockets, decoded .*; where they cannot be .*, the daemon's own handlers" \
+		"$T/out"
 	grep -q "handle_request+0 at 0x[0-9a-f]* of .*/handlerwork, pid $server: push" "$T/out"
-	"$SONDE" doctor -p "$server" --lens query >"$T/out"
+	doctor
 	grep -q 'queries from sockets, .* (no recipe knows this daemon.s handlers)' "$T/out"
-	"$SONDE" doctor -p "$server" --lens query --recipe "$T/own.recipe" --query-source socket >"$T/out"
+	doctor --recipe "$T/own.recipe" --query-source socket
 	grep -q 'queries from sockets, .* (--query-source socket)' "$T/out"
 	recipe 'end return'
-	"$SONDE" doctor -p "$server" --lens query --recipe "$T/own.recipe" --query-source handler --json >"$T/out"
+	doctor --recipe "$T/own.recipe" --query-source handler --json
 	jq -e '.query_source | test("^the daemon.s own handlers.*where its handler returns")' "$T/out"
-	"$SONDE" record -p "$server" -o "$R" --lens query --recipe "$T/own.recipe" --dry-run >"$T/out" 2>&1
+	"$SONDE" record -p "$server" -o "$R" --lens query --recipe "$T/own.recipe" --dry-run \
+		>"$T/out" 2>&1
 	grep -q 'ret of handle_request' "$T/out"
 	record
 	finish
-	equal 1 "$(sql "SELECT count(*) FROM note WHERE what LIKE 'source of queries: sockets, decoded%'")" note
+	equal 1 "$(sql "SELECT count(*) FROM note
+		WHERE what LIKE 'source of queries: sockets, decoded%'")" note
 }
 
 refused() { # STATUS PATTERN ARGUMENTS...: sonde says so in one sentence, and attaches nothing
@@ -253,7 +261,7 @@ refused() { # STATUS PATTERN ARGUMENTS...: sonde says so in one sentence, and at
 
 	serve threads
 	recipe 'symbol handle_indirect' 'end return'
-	refused 2 "own.recipe: 'end return' is not possible for handle_indirect: .*an indirect tail jump.*say 'end socket'" \
+	refused 2 "'end return' is not possible for handle_indirect: .*an indirect tail jump.*'end socket'" \
 		--recipe "$own"
 	recipe 'symbol no_such_function'
 	refused 1 'own.recipe: nothing in it fits .*handlerwork .*symbol no_such_function' --recipe "$own"

@@ -129,7 +129,8 @@ static void wait_readable(session *s)
 
 	ev.events = EPOLLIN | EPOLLONESHOT;
 	ev.data.ptr = s->co;
-	if (epoll_ctl(waiting, EPOLL_CTL_MOD, s->fd, &ev) && epoll_ctl(waiting, EPOLL_CTL_ADD, s->fd, &ev))
+	if (epoll_ctl(waiting, EPOLL_CTL_MOD, s->fd, &ev) &&
+	    epoll_ctl(waiting, EPOLL_CTL_ADD, s->fd, &ev))
 		die("epoll_ctl");
 	s->co->thread = (*number() + 1) % workers;
 	swapcontext(&s->co->context, &pool[*number()]->context);

@@ -206,8 +206,8 @@ const struct sonde_command sonde_command_doctor = {
 	.summary = "what this kernel and this target allow, and what would be attached",
 	.synopsis = "",
 	.valid = SONDE_OPTS_COMMON | SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(LENS) |
-		 SONDE_O(ALLOC_MODE) | SONDE_O(PASSIVE) | SONDE_O(QUERY_TEXT) | SONDE_O(QUERY_SOURCE) |
-		 SONDE_O(RECIPE) | SONDE_O(STRICT) |
+		 SONDE_O(ALLOC_MODE) | SONDE_O(PASSIVE) | SONDE_O(QUERY_TEXT) |
+		 SONDE_O(QUERY_SOURCE) | SONDE_O(RECIPE) | SONDE_O(STRICT) |
 		 SONDE_O(JSON),
 	.about = "Says which kernel features are there, what would be attached to the target and "
 		 "why, "
