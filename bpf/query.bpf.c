@@ -425,6 +425,55 @@ int query_ret(struct pt_regs *ctx)
 	return 0;
 }
 
+/*
+ * The coroutine on this stack is left: what its query was charged waits with the stack until the
+ * same call returns, on whichever thread that is.
+ */
+SEC("?uprobe")
+int query_yield(struct pt_regs *ctx)
+{
+	struct sonde_handler_call key;
+	struct handler_args args;
+	struct task_span *t;
+	__u64 id;
+
+	if (!gate_current(&id))
+		return 0;
+	t = span_current();
+	if (!t || !handler_at(ctx, id, &args, &key))
+		return 0;
+	span_slice_end(t);
+	if (bpf_map_update_elem(&span_parked, &key, t, BPF_ANY))
+		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+	t->seq = 0;
+	return 0;
+}
+
+SEC("?uprobe")
+int query_resume(struct pt_regs *ctx)
+{
+	struct sonde_handler_call key = {.sp = ctx->sp};
+	struct task_span *parked, *t;
+	__u64 id;
+
+	if (!gate_current(&id) || !cfg.per_query)
+		return 0;
+	key.tgid = id >> 32;
+	parked = bpf_map_lookup_elem(&span_parked, &key);
+	if (!parked)
+		return 0;
+	t = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0,
+				 BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (t) {
+		*t = *parked;
+		span_slice_begin(t);
+	} else {
+		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+	}
+	bpf_map_delete_elem(&span_parked, &key);
+	return 0;
+}
+
 SEC("?uprobe")
 int query_log(struct pt_regs *ctx)
 {

@@ -50,6 +50,15 @@ struct {
 	__type(value, struct sonde_query_handler);
 } query_handlers SEC(".maps");
 
+/* What the queries of coroutines that are left were charged so far, by the frame of the leaving
+ * call. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct sonde_handler_call);
+	__type(value, struct task_span);
+} span_parked SEC(".maps");
+
 /* Given by the layer above, which knows descriptors: the connection's id, 0: none. */
 static __always_inline __u64 handler_fd_conn(__u32 tgid, __u32 fd);
 

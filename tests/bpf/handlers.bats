@@ -261,7 +261,7 @@ refused() { # STATUS PATTERN ARGUMENTS...: sonde says so in one sentence, and at
 
 	serve threads
 	recipe 'symbol handle_indirect' 'end return'
-	refused 2 "'end return' is not possible for handle_indirect: .*an indirect tail jump.*'end socket'" \
+	refused 2 "the return of handle_indirect cannot be seen: .*an indirect tail jump.*'end socket'" \
 		--recipe "$own"
 	recipe 'symbol no_such_function'
 	refused 1 'own.recipe: nothing in it fits .*handlerwork .*symbol no_such_function' --recipe "$own"

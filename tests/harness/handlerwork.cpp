@@ -18,7 +18,8 @@
  *       the query's number.
  *
  * A request whose text begins with "throw" makes the handler throw, and the error is sent by whoever
- * catches it. "quiet" is answered after the handler has returned, all else within it.
+ * catches it. "quiet" is answered after the handler has returned, all else within it. "touch" touches 16
+ * fresh pages before the handler changes threads, and 16 after.
  */
 #include <arpa/inet.h>
 #include <atomic>
@@ -37,6 +38,7 @@
 #include <stdexcept>
 #include <string>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
@@ -199,15 +201,34 @@ static void spin()
 	while ((b.tv_sec - a.tv_sec) * 1000000 + (b.tv_nsec - a.tv_nsec) / 1000 < (long)work_us);
 }
 
+static void touch()
+{
+	size_t len = 16 * 4096;
+	char *p = (char *)mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("mmap");
+	madvise(p, len, MADV_NOHUGEPAGE);
+	for (size_t i = 0; i < len; i += 4096)
+		p[i] = 1;
+	munmap(p, len);
+}
+
 /* ---- the handler ---- */
 
 static std::atomic<uint64_t> answered;
 
 extern "C" __attribute__((noinline)) int handle_request(session *s, const char *text, uint32_t len)
 {
+	bool touches = len >= 5 && !memcmp(text, "touch", 5);
+
+	if (touches)
+		touch();
 	hop(s);
 	spin();
 	s->served++;
+	if (touches)
+		touch();
 	if (len >= 5 && !memcmp(text, "throw", 5))
 		throw std::runtime_error("as asked");
 	hop(s);

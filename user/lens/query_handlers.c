@@ -39,9 +39,11 @@
 
 static const struct sonde_alternative execute_alts[] = ENTRY_ALTS("query_execute");
 static const struct sonde_alternative return_alts[] = ENTRY_ALTS("query_ret");
+static const struct sonde_alternative yield_alts[] = ENTRY_ALTS("query_yield");
+static const struct sonde_alternative resume_alts[] = ENTRY_ALTS("query_resume");
 static const struct sonde_alternative log_alts[] = ENTRY_ALTS("query_log");
 
-enum group { G_EXECUTE, G_RETURN, G_LOG, G__MAX };
+enum group { G_EXECUTE, G_RETURN, G_LOG, G_YIELD, G_RESUME, G__MAX };
 
 #define HOOK(nm, al, what)                                                                         \
 	{                                                                                          \
@@ -56,6 +58,9 @@ static const struct sonde_hook group_hooks[G__MAX] = {
 			  "it is done, at the ret instructions of that code"),
 	[G_LOG] =
 		HOOK(QUERY_HOOK_LOG, log_alts, "a search ends: index, documents found, wall time"),
+	[G_YIELD] = HOOK("query.yield", yield_alts, "a coroutine leaves its thread"),
+	[G_RESUME] = HOOK("query.resume", resume_alts,
+			  "it goes on, at the ret instructions of what it left by"),
 };
 
 /*
@@ -192,8 +197,8 @@ static int add_returns(struct site_array *a, const struct recipe_use *u,
 	if (err)
 		return sonde_err(
 			EINVAL,
-			"%s: 'end return' is not possible for %s: not all ways out of it can "
-			"be probed (%s); say 'end socket' there",
+			"%s: the return of %s cannot be seen: not all ways out of it can be "
+			"probed (%s); say 'end socket' for a handler, leave out a yield",
 			u->recipe.file, name_of(h), *why ? why : strerror(-err));
 	snprintf(shown, sizeof(shown), "ret of %s", name_of(h));
 	for (size_t i = 0; i < n && !err; i++) {
@@ -216,8 +221,8 @@ static bool is_wanted(const struct sonde_lens_opts *opts, enum sonde_handler_rol
 		return opts->want_spans;
 	case SONDE_HANDLER_COMMAND: /* no count to check: for spans of its own only */
 		return opts->query_source != SONDE_SOURCE_SOCKET;
-	case SONDE_HANDLER_YIELD:
-		return false;
+	case SONDE_HANDLER_YIELD: /* carries from thread to thread what is charged to a span */
+		return opts->want_spans;
 	default:
 		return true;
 	}
@@ -226,7 +231,9 @@ static bool is_wanted(const struct sonde_lens_opts *opts, enum sonde_handler_rol
 static int add_handler(struct site_array groups[G__MAX], const struct recipe_use *u,
 		       const struct sonde_handler *h, unsigned slot)
 {
-	enum group g = h->role == SONDE_HANDLER_LOG ? G_LOG : G_EXECUTE;
+	enum group g = h->role == SONDE_HANDLER_LOG	? G_LOG
+		       : h->role == SONDE_HANDLER_YIELD ? G_YIELD
+							: G_EXECUTE;
 	uint64_t cookie = SONDE_QUERY_COOKIE(h->role, slot);
 	int err;
 
@@ -236,6 +243,8 @@ static int add_handler(struct site_array groups[G__MAX], const struct recipe_use
 	if (!err && g == G_EXECUTE && h->end == SONDE_HANDLER_END_RETURN &&
 	    u->ctx->opts->query_source != SONDE_SOURCE_SOCKET)
 		err = add_returns(&groups[G_RETURN], u, h, cookie);
+	if (!err && g == G_YIELD)
+		err = add_returns(&groups[G_RESUME], u, h, cookie);
 	return err;
 }
 
