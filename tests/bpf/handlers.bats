@@ -159,6 +159,31 @@ all_told() { # N CONNECTIONS WHAT
 	all_told 2000 20 socket
 }
 
+@test "what a query was charged goes with its coroutine, where the recipe names what it is left by" {
+	printf '%s\n' 'handler yield' 'symbol co_yield' >>"$T/own.recipe"
+	serve coroutine --workers 4
+	record --lens query,fault
+	ask --connections 20 --queries 2000 --text touch
+	finish
+	all_told 2000 20 yield
+	equal 0 "$(spans 'flags & 256')" "their threads' doings not known"
+	# 16 pages on one thread and 16 on another; now and then the server's own memory besides.
+	equal 2000 "$(spans 'faults BETWEEN 32 AND 48')" "page faults of both threads"
+	equal 1 "$(sql 'SELECT count(*) > 1900 FROM query WHERE faults = 32')" "exactly 32, most of them"
+}
+
+@test "MySQL since 5.7, by the name and the arguments that its dispatch_command() has" {
+	serve threads --mysql --mysql8
+	cp recipes/mariadb.recipe "$T/own.recipe"
+	record --query-source handler
+	"$B/bench/echoload" "$port" --queries 1000 --connections 4 --sql 'SELECT 1 FROM eight' >"$T/load"
+	finish
+	equal 1000 "$(spans "flags & 65536 AND proto = 'mysql' AND command = 'query'")" spans
+	equal 1000 "$(spans "text = 'SELECT 1 FROM eight' AND index_name = 'eight'")" "text and table"
+	equal 1000 "$(sql "SELECT CAST(max(value) AS INTEGER) FROM metric
+		WHERE name = 'query.handler_calls'")" "statements, without the QUITs"
+}
+
 @test "an answer that is sent after the handler has returned ends the query" {
 	serve threads
 	record

@@ -15,6 +15,7 @@
 
 #include "attach/plan.h"
 #include "core/err.h"
+#include "core/log.h"
 #include "core/mem.h"
 #include "lens/query_impl.h"
 #include "sonde/handler.h"
@@ -184,22 +185,19 @@ static bool has_place(const struct site_array *a, uint64_t offset)
 	return false;
 }
 
-/* Two handlers may share a `ret` that both leave to: it is probed once, the frame tells whose. */
+/* Two handlers may share a `ret` that both leave to: it is probed once, the frame tells whose.
+ * -EOPNOTSUPP with the reason in @why: not every return can be seen. */
 static int add_returns(struct site_array *a, const struct recipe_use *u,
-		       const struct sonde_handler *h, uint64_t cookie)
+		       const struct sonde_handler *h, uint64_t cookie, char *why, size_t size)
 {
 	sonde_autofree uint64_t *rets = NULL;
-	char why[160] = "", shown[200];
+	char shown[200];
 	size_t n = 0;
 	int err = sonde_site_returns(u->elf, h->site.function, h->size, goes_on, NULL, &rets, &n,
-				     why, sizeof(why));
+				     why, size);
 
 	if (err)
-		return sonde_err(
-			EINVAL,
-			"%s: the return of %s cannot be seen: not all ways out of it can be "
-			"probed (%s); say 'end socket' for a handler, leave out a yield",
-			u->recipe.file, name_of(h), *why ? why : strerror(-err));
+		return err;
 	snprintf(shown, sizeof(shown), "ret of %s", name_of(h));
 	for (size_t i = 0; i < n && !err; i++) {
 		struct sonde_site at = {.function = rets[i],
@@ -228,6 +226,39 @@ static bool is_wanted(const struct sonde_lens_opts *opts, enum sonde_handler_rol
 	}
 }
 
+/* Without its return a yield would only lose what was charged: then the query is not followed. */
+static int add_yield(struct site_array groups[G__MAX], const struct recipe_use *u,
+		     const struct sonde_handler *h, uint64_t cookie)
+{
+	char why[160] = "";
+	int err = add_returns(&groups[G_RESUME], u, h, cookie, why, sizeof(why));
+
+	if (!err)
+		return site_add(&groups[G_YIELD], u, name_of(h), &h->site, cookie);
+	if (err != -EOPNOTSUPP)
+		return err;
+	sonde_warn("%s: coroutines are not followed over %s, since not all ways out of it can be "
+		   "probed (%s): what their queries did on other threads is not known",
+		   u->recipe.file, name_of(h), why);
+	return 0;
+}
+
+/* A query that ends with the call needs every end of it. */
+static int add_ends(struct site_array *a, const struct recipe_use *u, const struct sonde_handler *h,
+		    uint64_t cookie)
+{
+	char why[160] = "";
+	int err = add_returns(a, u, h, cookie, why, sizeof(why));
+
+	if (err != -EOPNOTSUPP)
+		return err;
+	return sonde_err(
+		EINVAL,
+		"%s: the return of %s cannot be seen: not all ways out of it can be probed "
+		"(%s); say 'end socket' there",
+		u->recipe.file, name_of(h), why);
+}
+
 static int add_handler(struct site_array groups[G__MAX], const struct recipe_use *u,
 		       const struct sonde_handler *h, unsigned slot)
 {
@@ -239,12 +270,12 @@ static int add_handler(struct site_array groups[G__MAX], const struct recipe_use
 
 	if (!is_wanted(u->ctx->opts, h->role))
 		return 0;
+	if (g == G_YIELD)
+		return add_yield(groups, u, h, cookie);
 	err = site_add(&groups[g], u, name_of(h), &h->site, cookie);
 	if (!err && g == G_EXECUTE && h->end == SONDE_HANDLER_END_RETURN &&
 	    u->ctx->opts->query_source != SONDE_SOURCE_SOCKET)
-		err = add_returns(&groups[G_RETURN], u, h, cookie);
-	if (!err && g == G_YIELD)
-		err = add_returns(&groups[G_RESUME], u, h, cookie);
+		err = add_ends(&groups[G_RETURN], u, h, cookie);
 	return err;
 }
 

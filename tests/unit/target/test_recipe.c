@@ -255,12 +255,69 @@ static void shipped(void **state)
 	sonde_elf_free(&elf);
 }
 
+/* A function of that mangled name in a program of its own, and what the shipped recipes make of it.
+ */
+static void by_pattern(void **state)
+{
+	static const struct {
+		const char *symbol, *title;
+		enum sonde_handler_role role;
+		enum sonde_proto proto;
+		int text; /* register, -1: none */
+	} known[] = {
+		{"_Z16dispatch_command19enum_server_commandP3THDPcjb",
+		 "MariaDB, or MySQL up to 5.6", SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 2},
+		{"_Z16dispatch_command19enum_server_commandP3THDPcjbb",
+		 "MariaDB, or MySQL up to 5.6", SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 2},
+		{"_Z16dispatch_commandP3THDPK8COM_DATA19enum_server_command", "MySQL 5.7 or later",
+		 SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 1},
+		{"_ZN15ClientSession_c7ExecuteESt4pairIPKciER11RowBuffer_i", "Manticore Search",
+		 SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 1},
+		{"_ZN19HttpRequestParser_c17ProcessClientHttpER16AsyncNetBuffer_c",
+		 "Manticore Search", SONDE_HANDLER_COMMAND, SONDE_PROTO_HTTP, -1},
+		{"_Z17ExecuteApiCommand16SearchdCommand_etiR13InputBuffer_cR21GenericOutputBuffer_"
+		 "c",
+		 "Manticore Search", SONDE_HANDLER_COMMAND, SONDE_PROTO_SPHINXAPI, -1},
+		{"_ZN7Threads4Coro9YieldWithESt8functionIFvvEE", "Manticore Search",
+		 SONDE_HANDLER_YIELD, SONDE_PROTO_UNKNOWN, -1},
+		{"_ZN16CSphinxqlSession7ExecuteERK10CSphStringR16ISphOutputBufferRhR9ThdDesc_t",
+		 "Sphinx 2.2 or 2.3", SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 1},
+		{"_Z19HandleCommandSearchiiR13InputBuffer_cP9ThdDesc_t", "Sphinx 2.2 or 2.3",
+		 SONDE_HANDLER_COMMAND, SONDE_PROTO_SPHINXAPI, 2},
+		{"_Z19HandleCommandSearchR16ISphOutputBufferiR13InputBuffer_cR9ThdDesc_t",
+		 "Sphinx 2.2 or 2.3", SONDE_HANDLER_COMMAND, SONDE_PROTO_SPHINXAPI, 2},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(known); i++) {
+		char path[128], text[512];
+		struct sonde_recipe r;
+		struct sonde_elf *elf;
+
+		snprintf(text, sizeof(text),
+			 "int f(char *s) __asm__(\"%s\");\n"
+			 "__attribute__((noinline)) int f(char *s) { return *s; }\n"
+			 "int main(int c, char **v) { return f(v[0]); }\n",
+			 known[i].symbol);
+		fx_compile("named", "-O1 -fcf-protection=none", text);
+		elf = open_elf(fx_path(path, sizeof(path), "named"));
+		assert_int_equal(sonde_recipe_find("recipes", "ffff", elf, &r), 0);
+		assert_string_equal(r.title, known[i].title);
+		assert_int_equal(r.n, 1);
+		assert_int_equal(r.handlers[0].role, known[i].role);
+		assert_int_equal(r.handlers[0].proto, known[i].proto);
+		assert_int_equal(r.handlers[0].text.arg, known[i].text);
+		sonde_recipe_fini(&r);
+		sonde_elf_free(&elf);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(of_text),   cmocka_unit_test(junk),
 		cmocka_unit_test(by_symbol), cmocka_unit_test(by_build_id),
-		cmocka_unit_test(shipped),
+		cmocka_unit_test(shipped),   cmocka_unit_test(by_pattern),
 	};
 
 	return cmocka_run_group_tests(tests, fx_open, fx_close);
