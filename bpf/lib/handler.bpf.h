@@ -34,10 +34,9 @@ struct {
 	__type(value, struct sonde_handled);
 } handled_blank SEC(".maps");
 
-/* Calls that a `ret` will end. */
+/* Calls that a `ret` will end. Those that threw are the oldest, and go for newer ones. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct sonde_handler_call);
 	__type(value, __u64); /* key of `handled` */
@@ -250,6 +249,10 @@ static __always_inline void handler_enter(const struct handler_args *a,
 	handled_finish(hc);
 	handled_begin(hc, id, key->sp, now, h);
 	handled_describe(hc, a, h);
+	if (!hc->c.open && hc->c.flags & SONDE_CONN_UNIX) { /* a QUIT: nobody tells of the close */
+		bpf_map_delete_elem(&handled, &id);
+		return;
+	}
 	if (hc->c.open && hc->by_return && bpf_map_update_elem(&handler_calls, key, &id, BPF_ANY))
 		conn_env_drop(SONDE_DROP_MAP_FULL);
 }
@@ -286,11 +289,8 @@ static __always_inline void handled_owned(struct sonde_conn *c)
 	if (c->by_handler == SONDE_BY_SOCKET)
 		return;
 	hc = bpf_map_lookup_elem(&handled, &id);
-	if (!hc)
-		hc = handled_add(id);
-	if (!hc)
-		return;
-	hc->owned = 1;
+	if (hc) /* else there is nothing that a call could take */
+		hc->owned = 1;
 	c->by_handler = SONDE_BY_SOCKET;
 }
 
@@ -405,8 +405,15 @@ static __always_inline void handler_saw_eof(struct sonde_conn *c)
 	if (!conn_may_be_handled() || c->by_handler != SONDE_BY_HANDLER)
 		return;
 	hc = bpf_map_lookup_elem(&handled, &id);
-	if (hc && hc->c.open && !hc->by_return && hc->c.span.first_ns)
+	if (!hc)
+		return;
+	if (hc->c.open && !hc->by_return && hc->c.span.first_ns)
 		handled_finish(hc);
+	/* Nobody tells when a unix socket closes. */
+	if (!hc->c.open && c->flags & SONDE_CONN_UNIX) {
+		c->by_handler = SONDE_BY_NOBODY;
+		bpf_map_delete_elem(&handled, &id);
+	}
 }
 
 /* Recording is over, and the gate is closed. */

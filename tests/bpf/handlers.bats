@@ -77,6 +77,9 @@ finish() {
 }
 
 ask() { "$B/harness/handlerwork" client "$port" "$@" >"$T/asked"; } # CLIENT-ARGUMENTS...
+counted() { # METRIC: more than none
+	[ "$(sql "SELECT coalesce(max(value), 0) > 0 FROM metric WHERE name = '$1'")" = 1 ]
+}
 spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
 dropped() { # [CAUSE]
 	sql "SELECT coalesce(sum(count), 0) FROM drop_total WHERE lens = 'query' AND cause LIKE '${1:-%}'"
@@ -338,4 +341,44 @@ refused() { # STATUS PATTERN ARGUMENTS...: sonde says so in one sentence, and at
 	"$T/bare" client "$port" --connections 2 --queries 200 >"$T/asked"
 	finish
 	all_told 200 2 stripped
+}
+
+@test "what is open at the end is unfinished; a query that was answered is not, its connection open" {
+	local way asked
+
+	for way in socket return; do
+		recipe "end $way"
+		rm -f "$T/go"
+		serve threads --hold "$T/go"
+		record
+		ask --connections 1 --queries 1 --text hold 3>&- &
+		asked=$!
+		until_true counted query.handler_calls
+		finish
+		equal "1|unfinished|" "$(sql 'SELECT count(*), status, last_ns FROM query')" "open, end $way"
+		: >"$T/go"
+		wait "$asked"
+	done
+	recipe
+	serve threads
+	record
+	exec 8<>"/dev/tcp/127.0.0.1/$port"
+	printf '\xf1\xf2\xf3\xf4\x08\0\0\0lookup 1' >&8
+	[ "$(head -c 17 <&8 | wc -c)" = 17 ]
+	finish
+	exec 8>&-
+	equal "1|ok|lookup 1" "$(sql 'SELECT count(*), status, text FROM query')" "answered, still connected"
+}
+
+@test "without the socket tracepoints: the same queries, without their wait" {
+	export SONDE_FORCE_SYSCALLS=1
+	serve pool
+	# The call in which it waits for its first connection began before: that one is not seen.
+	ask --connections 1 --queries 1
+	record
+	ask --connections 8 --queries 2000
+	finish
+	equal 2000 "$(spans 'flags & 65536 AND arrival_ns IS NULL')" spans
+	equal 0 "$(spans "text NOT LIKE '% ' || substr(client, 11) || ' %'")" "on another connection"
+	equal 0 "$(dropped)" drops
 }

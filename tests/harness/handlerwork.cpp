@@ -20,7 +20,8 @@
  *
  * A request whose text begins with "throw" makes the handler throw, and the error is sent by whoever
  * catches it. "quiet" is answered after the handler has returned, all else within it. "touch" touches 16
- * fresh pages before the handler changes threads, and 16 after.
+ * fresh pages before the handler changes threads, and 16 after. "hold" is answered once the file that
+ * --hold names is there.
  */
 #include <arpa/inet.h>
 #include <atomic>
@@ -51,6 +52,7 @@
 static const uint32_t magic = 0xf4f3f2f1;
 static bool mysql, mysql8;
 static unsigned workers = 4, work_us;
+static const char *hold_file = "";
 
 struct header {
 	uint32_t magic, len;
@@ -205,7 +207,8 @@ static void spin()
 static void touch()
 {
 	size_t len = 16 * 4096;
-	char *p = (char *)mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	char *p = (char *)mmap(NULL, len, PROT_READ | PROT_WRITE, flags, -1, 0);
 
 	if (p == MAP_FAILED)
 		die("mmap");
@@ -223,6 +226,8 @@ extern "C" __attribute__((noinline)) int handle_request(session *s, const char *
 {
 	bool touches = len >= 5 && !memcmp(text, "touch", 5);
 
+	while (len >= 4 && !memcmp(text, "hold", 4) && access(hold_file, F_OK))
+		usleep(5000);
 	if (touches)
 		touch();
 	hop(s);
@@ -551,6 +556,7 @@ int main(int argc, char **argv)
 						{"connections", 1, NULL, 'c'},
 						{"queries", 1, NULL, 'q'},
 						{"text", 1, NULL, 't'},
+						{"hold", 1, NULL, 'h'},
 						{NULL, 0, NULL, 0}};
 	unsigned connections = 4, queries = 1000;
 	std::string text = "lookup the key", mode;
@@ -565,6 +571,7 @@ int main(int argc, char **argv)
 		case 'c': connections = (unsigned)atoi(optarg); break;
 		case 'q': queries = (unsigned)atoi(optarg); break;
 		case 't': text = optarg; break;
+		case 'h': hold_file = optarg; break;
 		default: return 2;
 		}
 	}
