@@ -360,6 +360,7 @@ const struct sonde_lens sonde_lens_query = {
 	.n_hists = SONDE_ARRAY_SIZE(hists),
 	.elf = query_elf,
 	.hooks = query_hooks,
+	.configure = query_configure,
 	.init = query_init,
 	.start = query_start,
 	.retarget = query_seed_sockets,

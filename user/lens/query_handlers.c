@@ -59,7 +59,7 @@ static const struct sonde_hook group_hooks[G__MAX] = {
 			  "it is done, at the ret instructions of that code"),
 	[G_LOG] =
 		HOOK(QUERY_HOOK_LOG, log_alts, "a search ends: index, documents found, wall time"),
-	[G_YIELD] = HOOK("query.yield", yield_alts, "a coroutine leaves its thread"),
+	[G_YIELD] = HOOK(QUERY_HOOK_YIELD, yield_alts, "a coroutine leaves its thread"),
 	[G_RESUME] = HOOK("query.resume", resume_alts,
 			  "it goes on, at the ret instructions of what it left by"),
 };
@@ -212,13 +212,15 @@ static int add_returns(struct site_array *a, const struct recipe_use *u,
 }
 
 /* Is a handler of this role worth its traps? */
-static bool is_wanted(const struct sonde_lens_opts *opts, enum sonde_handler_role role)
+static bool is_wanted(const struct sonde_lens_opts *opts, const struct sonde_handler *h)
 {
-	switch (role) {
+	switch (h->role) {
 	case SONDE_HANDLER_LOG: /* what it tells goes to its span and nowhere else */
 		return opts->want_spans;
-	case SONDE_HANDLER_COMMAND: /* no count to check: for spans of its own only */
-		return opts->query_source != SONDE_SOURCE_SOCKET;
+	case SONDE_HANDLER_COMMAND: /* for spans of its own only; the API is always decoded */
+		return opts->query_source == SONDE_SOURCE_HANDLER ||
+		       (opts->query_source == SONDE_SOURCE_AUTO &&
+			h->proto != SONDE_PROTO_SPHINXAPI);
 	case SONDE_HANDLER_YIELD: /* carries from thread to thread what is charged to a span */
 		return opts->want_spans;
 	default:
@@ -268,7 +270,7 @@ static int add_handler(struct site_array groups[G__MAX], const struct recipe_use
 	uint64_t cookie = SONDE_QUERY_COOKIE(h->role, slot);
 	int err;
 
-	if (!is_wanted(u->ctx->opts, h->role))
+	if (!is_wanted(u->ctx->opts, h))
 		return 0;
 	if (g == G_YIELD)
 		return add_yield(groups, u, h, cookie);
@@ -376,6 +378,38 @@ int query_handler_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hook
 
 /* ---- what the kernel is told of them ---- */
 
+static bool is_planned(const struct sonde_plan *plan, const char *hook)
+{
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->items[i].alt >= 0 && !strcmp(plan->items[i].hook->name, hook))
+			return true;
+	return false;
+}
+
+/* A map's memory is taken when it is made: what no program of this plan fills is made small. */
+int query_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
+{
+	static const struct {
+		const char *map, *hook;
+	} uses[] = {
+		{"handled", QUERY_HOOK_EXECUTE},
+		{"stack_reads", QUERY_HOOK_EXECUTE},
+		{"handler_calls", QUERY_HOOK_RETURN},
+		{"span_parked", QUERY_HOOK_YIELD},
+	};
+
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(uses); i++) {
+		struct bpf_map *map = bpf_object__find_map_by_name(obj, uses[i].map);
+
+		if (!map ||
+		    (!is_planned(ctx->plan, uses[i].hook) && bpf_map__set_max_entries(map, 1)))
+			return sonde_err(EINVAL,
+					 "query: the BPF object lacks its map %s; rebuild sonde",
+					 uses[i].map);
+	}
+	return 0;
+}
+
 static struct sonde_query_field field_of(const struct sonde_handler_field *f)
 {
 	struct sonde_query_field out = {.arg = f->arg, .offset = f->offset};
@@ -429,14 +463,8 @@ int query_seed_handlers(struct sonde_lens_ctx *ctx)
 	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "query_handlers");
 	struct slots slots = {0};
 
-	for (size_t i = 0; i < ctx->plan->n; i++) {
-		const struct sonde_plan_item *item = &ctx->plan->items[i];
-
-		if (item->alt < 0)
-			continue;
-		st->execute_seen |= !strcmp(item->hook->name, QUERY_HOOK_EXECUTE);
-		st->log_seen |= !strcmp(item->hook->name, QUERY_HOOK_LOG);
-	}
+	st->execute_seen = is_planned(ctx->plan, QUERY_HOOK_EXECUTE);
+	st->log_seen = is_planned(ctx->plan, QUERY_HOOK_LOG);
 	for (size_t i = 0; i < ctx->targets->n && (st->log_seen || st->execute_seen); i++) {
 		const struct sonde_target *t = &ctx->targets->t[i];
 		int err = seed_target(ctx, t, fd, &slots);

@@ -20,6 +20,7 @@ struct query_text {
 #define QUERY_HOOK_EXECUTE "query.execute"
 #define QUERY_HOOK_RETURN  "query.return"
 #define QUERY_HOOK_LOG	   "query.log"
+#define QUERY_HOOK_YIELD   "query.yield"
 
 #define QUERY_TEXTS    1024 /* direct-mapped by key                                           */
 #define QUERY_CLIENTS  256  /* direct-mapped by connection                                    */
@@ -62,6 +63,7 @@ struct query_state {
 int query_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
 /* query_handlers.c: probes in the daemon's own handlers, as its recipe and --query-source say. */
 int query_handler_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+int query_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj);
 /* Fill the map of handler fields, and say in @st which handlers the plan attached. */
 int query_seed_handlers(struct sonde_lens_ctx *ctx);
 /* Mark listeners and accepted connections of all targets. */
