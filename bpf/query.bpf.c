@@ -398,6 +398,7 @@ int query_execute(struct pt_regs *ctx)
 
 	if (!gate_current(&id))
 		return 0;
+	query_count(SONDE_QUERY_ENTRY_HITS);
 	h = handler_at(ctx, id, &args, &key);
 	if (!h)
 		return 0;
@@ -420,6 +421,7 @@ int query_ret(struct pt_regs *ctx)
 
 	if (!gate_current(&id))
 		return 0;
+	query_count(SONDE_QUERY_RETURN_HITS);
 	key.tgid = id >> 32;
 	handler_leave(&key);
 	return 0;
@@ -439,6 +441,7 @@ int query_yield(struct pt_regs *ctx)
 
 	if (!gate_current(&id))
 		return 0;
+	query_count(SONDE_QUERY_YIELD_HITS);
 	t = span_current();
 	if (!t || !handler_at(ctx, id, &args, &key))
 		return 0;
@@ -458,6 +461,7 @@ int query_resume(struct pt_regs *ctx)
 
 	if (!gate_current(&id) || !cfg.per_query)
 		return 0;
+	query_count(SONDE_QUERY_RESUME_HITS);
 	key.tgid = id >> 32;
 	parked = bpf_map_lookup_elem(&span_parked, &key);
 	if (!parked)

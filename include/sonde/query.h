@@ -63,6 +63,10 @@ enum sonde_query_counter {
 	SONDE_QUERY_HEAP_FREED,
 	SONDE_QUERY_UNFINISHED, /* still being answered at the end; in none of the above         */
 	SONDE_QUERY_DISTURBED, /* answered queries that overlapped a window: in no histogram */
+	SONDE_QUERY_ENTRY_HITS, /* runs of the programs in the daemon's code, by hook            */
+	SONDE_QUERY_RETURN_HITS,
+	SONDE_QUERY_YIELD_HITS,
+	SONDE_QUERY_RESUME_HITS,
 	SONDE_QUERY_BY_HANDLER, /* of SPANS: told by the daemon's handlers */
 	SONDE_QUERY_COUNTER__MAX
 };

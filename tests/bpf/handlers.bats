@@ -77,9 +77,10 @@ finish() {
 }
 
 ask() { "$B/harness/handlerwork" client "$port" "$@" >"$T/asked"; } # CLIENT-ARGUMENTS...
-counted() { # METRIC: more than none
-	[ "$(sql "SELECT coalesce(max(value), 0) > 0 FROM metric WHERE name = '$1'")" = 1 ]
+counted_more() { # N METRIC: more than N
+	[ "$(sql "SELECT coalesce(max(value), 0) > $1 FROM metric WHERE name = '$2'")" = 1 ]
 }
+counted() { counted_more 0 "$1"; } # METRIC
 spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
 dropped() { # [CAUSE]
 	sql "SELECT coalesce(sum(count), 0) FROM drop_total WHERE lens = 'query' AND cause LIKE '${1:-%}'"
@@ -139,12 +140,13 @@ all_told() { # N CONNECTIONS WHAT
 }
 
 @test "coroutines that change threads within a request: by socket and by return" {
-	local end
+	local end link
 
 	for end in socket return; do
 		recipe "end $end"
+		link=$([ $end = return ] && echo perf || echo multi)
 		serve coroutine --workers 4
-		record
+		SONDE_FORCE_LINK=$link record
 		ask --connections 50 --queries 5000
 		finish
 		all_told 5000 50 "end $end"
@@ -381,4 +383,23 @@ refused() { # STATUS PATTERN ARGUMENTS...: sonde says so in one sentence, and at
 	equal 2000 "$(spans 'flags & 65536 AND arrival_ns IS NULL')" spans
 	equal 0 "$(spans "text NOT LIKE '% ' || substr(client, 11) || ' %'")" "on another connection"
 	equal 0 "$(dropped)" drops
+}
+
+@test "a connection that was open before, and one whose server dies" {
+	rm -f "$T/go"
+	serve threads --hold "$T/go"
+	exec 8<>"/dev/tcp/127.0.0.1/$port"
+	printf '\xf1\xf2\xf3\xf4\x06\0\0\0before' >&8
+	[ "$(head -c 17 <&8 | wc -c)" = 17 ]
+	record
+	printf '\xf1\xf2\xf3\xf4\x05\0\0\0after' >&8
+	[ "$(head -c 17 <&8 | wc -c)" = 17 ]
+	printf '\xf1\xf2\xf3\xf4\x09\0\0\0hold this' >&8
+	until_true counted_more 1 query.handler_calls
+	kill -KILL "$server"
+	wait "$sonde"
+	exec 8>&-
+	equal "after|ok hold this|aborted" "$(sql "SELECT group_concat(text || '|' || status, ' ')
+		FROM (SELECT * FROM query ORDER BY start_ns)")" "text and status"
+	equal 1 "$(sql "SELECT last_ns > start_ns FROM query WHERE text = 'hold this'")" "when it died"
 }

@@ -320,10 +320,23 @@ static int query_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	return err;
 }
 
-/* Reads, writes and arrivals; and the handlers' entries. */
+/* Hooks whose runs are counted, and the counter. */
+static const struct {
+	const char *hook;
+	enum sonde_query_counter counter;
+} hit_counters[] = {
+	{"query.recv", SONDE_QUERY_RUNS}, /* reads, writes and arrivals */
+	{QUERY_HOOK_EXECUTE, SONDE_QUERY_ENTRY_HITS},
+	{QUERY_HOOK_RETURN, SONDE_QUERY_RETURN_HITS},
+	{QUERY_HOOK_LOG, SONDE_QUERY_LOG_CALLS},
+	{QUERY_HOOK_YIELD, SONDE_QUERY_YIELD_HITS},
+	{QUERY_HOOK_RESUME, SONDE_QUERY_RESUME_HITS},
+};
+
 static size_t query_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out, size_t max)
 {
 	struct query_state *st = ctx->priv;
+	bool told[SONDE_ARRAY_SIZE(hit_counters)] = {0};
 	size_t n = 0;
 
 	for (size_t i = 0; i < ctx->plan->n && n < max; i++) {
@@ -332,15 +345,15 @@ static size_t query_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 
 		if (item->alt < 0 || hook->lens != SONDE_LENS_QUERY)
 			continue;
-		if (!strcmp(hook->name, "query.recv"))
-			out[n++] = (struct sonde_lens_hits){.kind = item->kind,
-							    .n = st->counts[SONDE_QUERY_RUNS]};
-		else if (!strcmp(hook->name, "query.execute") || !strcmp(hook->name, "query.log"))
+		for (size_t k = 0; k < SONDE_ARRAY_SIZE(hit_counters) && n < max; k++) {
+			if (told[k] || strcmp(hook->name, hit_counters[k].hook))
+				continue;
+			told[k] = true; /* of all targets together */
 			out[n++] = (struct sonde_lens_hits){
 				.kind = item->kind,
-				.insn = hook->sites[0].site.kind,
-				.n = st->counts[hook->name[6] == 'e' ? SONDE_QUERY_HANDLER_CALLS
-								     : SONDE_QUERY_LOG_CALLS]};
+				.insn = hook->n_sites ? hook->sites[0].site.kind : 0,
+				.n = st->counts[hit_counters[k].counter]};
+		}
 	}
 	return n;
 }

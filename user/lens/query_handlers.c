@@ -60,7 +60,7 @@ static const struct sonde_hook group_hooks[G__MAX] = {
 	[G_LOG] =
 		HOOK(QUERY_HOOK_LOG, log_alts, "a search ends: index, documents found, wall time"),
 	[G_YIELD] = HOOK(QUERY_HOOK_YIELD, yield_alts, "a coroutine leaves its thread"),
-	[G_RESUME] = HOOK("query.resume", resume_alts,
+	[G_RESUME] = HOOK(QUERY_HOOK_RESUME, resume_alts,
 			  "it goes on, at the ret instructions of what it left by"),
 };
 

@@ -21,6 +21,7 @@ struct query_text {
 #define QUERY_HOOK_RETURN  "query.return"
 #define QUERY_HOOK_LOG	   "query.log"
 #define QUERY_HOOK_YIELD   "query.yield"
+#define QUERY_HOOK_RESUME  "query.resume"
 
 #define QUERY_TEXTS    1024 /* direct-mapped by key                                           */
 #define QUERY_CLIENTS  256  /* direct-mapped by connection                                    */
