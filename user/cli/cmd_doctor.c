@@ -102,6 +102,7 @@ static int print_target(const struct sonde_session_opts *opts, const struct sond
 
 	if (err)
 		return sonde_err(err, "cannot read about pid %d: %s", t->pid, strerror(-err));
+	sonde_facts_use_recipe(&f, opts->lens.recipe);
 	if (f.rss_bytes >= 0)
 		sonde_fmt_bytes(rss, sizeof(rss), (double)f.rss_bytes);
 	printf(LABEL "%s (pid %d), %s%s%s, up %s\n", "target", f.name, t->pid,

@@ -42,13 +42,14 @@ static json_t *features_json(const struct sonde_features *f)
 	return o;
 }
 
-static json_t *target_json(const struct sonde_target *t)
+static json_t *target_json(const struct sonde_session_opts *opts, const struct sonde_target *t)
 {
 	struct sonde_facts f;
 	json_t *o;
 
 	if (sonde_facts_read(t, &f))
 		return json_null();
+	sonde_facts_use_recipe(&f, opts->lens.recipe);
 	o = json_pack("{s:i, s:s, s:s?, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:I}", "pid",
 		      (int)t->pid, "name", f.name, "exe", t->exe ? SONDE_PLAIN(t->exe) : NULL,
 		      "build_id", t->build_id, "daemon", f.daemon, "allocator",
@@ -113,7 +114,7 @@ static int add_plan(json_t *root, const struct sonde_session_opts *opts,
 	if (sonde_plan_json(&p->plan, &text))
 		return -ENOMEM;
 	for (size_t i = 0; i < p->targets.n; i++) {
-		t = target_json(&p->targets.t[i]);
+		t = target_json(opts, &p->targets.t[i]);
 		add_heap(t, opts, &p->targets.t[i]);
 		json_array_append_new(targets, t);
 	}

@@ -14,6 +14,7 @@
 #include "lens/query_impl.h"
 
 #define PREPARED_BEFORE "(prepared before attach)"
+#define PREPARED_UNSEEN "(prepared statement)" /* a handler is not told the number it gets */
 
 static bool is_plain(const char *s, size_t n)
 {
@@ -180,9 +181,10 @@ static void prepared_find(struct query_state *st, const struct sonde_ev_span *ev
 	const struct query_prepared *p;
 	uint32_t statement;
 
-	out->fingerprint = PREPARED_BEFORE;
-	out->fingerprint_id = sonde_fingerprint_id(PREPARED_BEFORE, strlen(PREPARED_BEFORE));
-	if (ev->text_len < sizeof(statement))
+	out->fingerprint =
+		ev->flags & SONDE_SPAN_F_BY_HANDLER ? PREPARED_UNSEEN : PREPARED_BEFORE;
+	out->fingerprint_id = sonde_fingerprint_id(out->fingerprint, strlen(out->fingerprint));
+	if (ev->text_len < sizeof(statement) || ev->flags & SONDE_SPAN_F_BY_HANDLER)
 		return;
 	memcpy(&statement, ev->text, sizeof(statement));
 	p = prepared_slot(st, ev->conn, statement);
@@ -294,7 +296,8 @@ static int describe_span(struct query_state *st, const struct sonde_ev_span *ev,
 			     : sonde_mysql_command_name(ev->command);
 	if (ev->command == SONDE_MYSQL_EXECUTE)
 		prepared_find(st, ev, s);
-	if (ev->command == SONDE_MYSQL_PREPARE && ev->status == SONDE_SPAN_OK)
+	if (ev->command == SONDE_MYSQL_PREPARE && ev->status == SONDE_SPAN_OK &&
+	    !(ev->flags & SONDE_SPAN_F_BY_HANDLER))
 		return prepared_put(st, ev, t);
 	return 0;
 }

@@ -278,8 +278,6 @@ static void by_pattern(void **state)
 		{"_Z17ExecuteApiCommand16SearchdCommand_etiR13InputBuffer_cR21GenericOutputBuffer_"
 		 "c",
 		 "Manticore Search", SONDE_HANDLER_COMMAND, SONDE_PROTO_SPHINXAPI, -1},
-		{"_ZN7Threads4Coro9YieldWithESt8functionIFvvEE", "Manticore Search",
-		 SONDE_HANDLER_YIELD, SONDE_PROTO_UNKNOWN, -1},
 		{"_ZN16CSphinxqlSession7ExecuteERK10CSphStringR16ISphOutputBufferRhR9ThdDesc_t",
 		 "Sphinx 2.2 or 2.3", SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 1},
 		{"_Z19HandleCommandSearchiiR13InputBuffer_cP9ThdDesc_t", "Sphinx 2.2 or 2.3",
