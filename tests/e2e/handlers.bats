@@ -13,6 +13,10 @@ setup() { DIR=$(mktemp -d "${TMPDIR:-/tmp}/sonde-XXXXXX"); }
 
 teardown() {
 	end_started
+	if [ -e "$BATS_TEST_TMPDIR/extra" ]; then # a searchd of this test's own
+		searchd_stop "$(cat "$BATS_TEST_TMPDIR/extra")"
+		rm -rf "$(cat "$BATS_TEST_TMPDIR/extra")"
+	fi
 	rm -rf "$DIR"
 }
 
@@ -195,4 +199,17 @@ told() { # WHERE: queries of the recording, and how many connections, each with 
 	equal "160|8|8" "$(told "status = 'ok'")" "queries, connections, connections told apart"
 	# Most of them: a client may be back before the thread of the one before is.
 	equal 1 "$(of handler 'SELECT count(DISTINCT tid) < 8 FROM query')" "a thread served several"
+}
+
+@test "a searchd that forks for each connection: handlers and sockets agree, with --children" {
+	local dir
+	dir=$(mktemp -d "${TMPDIR:-/tmp}/sonde-XXXXXX")
+	echo "$dir" >"$BATS_TEST_TMPDIR/extra"
+	searchd_start "$dir" docs=1000 workers=fork 3>&-
+	observe socket "$SEARCHD_PID" --query-source socket --children
+	observe handler "$SEARCHD_PID" --query-source handler --children
+	"$LOAD" --sphinxql "$SEARCHD_SQL" --api "$SEARCHD_API" --connections 4 --queries 400 >/dev/null
+	observed handler socket
+	agree 400
+	equal 4 "$(of handler 'SELECT count(DISTINCT pid) FROM query')" processes
 }
