@@ -412,10 +412,12 @@ static void run_pool(int listener)
 		if (!s) {
 			int fd = accept(listener, NULL, NULL);
 
+			if (fd < 0) /* another thread has it */
+				continue;
 			s = new session{0, fd, false, NULL, {}};
 			on.data.ptr = s;
 			on.events = EPOLLIN | EPOLLONESHOT;
-			if (fd < 0 || !greet(s) || epoll_ctl(waiting, EPOLL_CTL_ADD, fd, &on))
+			if (!greet(s) || epoll_ctl(waiting, EPOLL_CTL_ADD, fd, &on))
 				die("accept");
 			continue;
 		}

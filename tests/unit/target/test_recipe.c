@@ -241,15 +241,15 @@ static void shipped(void **state)
 		assert_int_equal(sonde_recipe_find("recipes", id, elf, &r), -ENOENT);
 	} else {
 		assert_int_equal(sonde_recipe_find("recipes", id, elf, &r), 0);
-		assert_int_equal(r.n, 7);
+		assert_int_equal(r.n, 8);
 		assert_int_equal(r.handlers[0].role, SONDE_HANDLER_EXECUTE);
 		assert_int_equal(r.handlers[0].site.offset, 0xd5800);
 		assert_field(r.handlers[0].text, 1, 0, true);
 		/* Moved from a mov to the je behind it, which is emulated. */
-		assert_int_equal(r.handlers[6].role, SONDE_HANDLER_LOG);
-		assert_int_equal(r.handlers[6].site.function, 0x73320);
-		assert_int_equal(r.handlers[6].site.offset, 0x73328);
-		assert_int_equal(r.handlers[6].site.kind, SONDE_INSN_EMULATED);
+		assert_int_equal(r.handlers[7].role, SONDE_HANDLER_LOG);
+		assert_int_equal(r.handlers[7].site.function, 0x73320);
+		assert_int_equal(r.handlers[7].site.offset, 0x73328);
+		assert_int_equal(r.handlers[7].site.kind, SONDE_INSN_EMULATED);
 		sonde_recipe_fini(&r);
 	}
 	sonde_elf_free(&elf);
