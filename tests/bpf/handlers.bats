@@ -197,6 +197,26 @@ all_told() { # N CONNECTIONS WHAT
 	all_told 1000 4 quiet
 }
 
+@test "a text longer than is kept is cut, and its full length is told, by length or up to a NUL" {
+	local long way
+
+	long=$(printf 'word %.0s' {1..500})
+	for way in length NUL; do
+		[ $way = length ] || printf '%s\n' 'title x' 'handler execute' 'symbol handle_request' \
+			'text rsi+0' >"$T/own.recipe"
+		serve threads
+		record
+		ask --connections 1 --queries 9 --text "$long"
+		ask --connections 1 --queries 9 --text short
+		finish
+		equal 9 "$(spans "text LIKE 'short % _' AND NOT flags & 2")" "short, $way"
+		equal 9 "$(spans "text LIKE 'word word %' AND flags & 2 AND length(text) >= 1023")" \
+			"cut, $way"
+		equal 9 "$(sql "SELECT count(*) FROM span WHERE request_len BETWEEN 2507 AND 2510")" \
+			"full lengths, $way"
+	done
+}
+
 @test "calls that throw are aged out by what follows, and not taken for returns" {
 	recipe 'end return'
 	serve threads

@@ -191,6 +191,7 @@ static bool read_request(session *s)
 	if (len > 1 << 20)
 		return false;
 	s->text.resize(len + 1);
+	s->text[len] = '\0';
 	return read_all(s, s->text.data(), len);
 }
 
