@@ -4,6 +4,7 @@
  * handed to the kernel. State lives in socket storage: it is there only for sockets that a target
  * accepted (children inherit it from the listener), so everybody else's traffic costs one look-up.
  */
+#include "lib/anatomy_hooks.bpf.h"
 #include "lib/syscall.bpf.h"
 
 #define SOCK_STREAM   1
@@ -164,7 +165,10 @@ int BPF_PROG(query_recv, struct sock *sk, int ret, int flags)
 	}
 	conn_io_init(&w, c, ret);
 	arrival = c->ready_ns ? c->ready_ns : c->last_ready_ns;
+	c->reader = (__u32)bpf_get_current_pid_tgid();
 	conn_received(&w);
+	if (c->open == SONDE_OPEN_READING) /* the rest of the request is yet to be read */
+		anatomy_begin(&c->span, c->prev_end_ns, w.now);
 	handler_saw_read(c, arrival, w.now, ret);
 	return 0;
 }
@@ -188,6 +192,10 @@ int BPF_PROG(query_send, struct sock *sk, int ret, int flags)
 	conn_io_init(&w, c, ret);
 	w.now = sent_ns(c, sk, w.now);
 	conn_sent(&w);
+	if (c->open && c->tx == SONDE_TX_LOST) /* this may turn out to have been the end */
+		anatomy_collect(&c->span);
+	else if (c->open)
+		c->span.flags &= ~SONDE_SPAN_F_PARTS;
 	handler_saw_send(c, w.now, ret);
 	return 0;
 }
@@ -445,6 +453,7 @@ int query_yield(struct pt_regs *ctx)
 	t = span_current();
 	if (!t || !handler_at(ctx, id, &args, &key))
 		return 0;
+	anatomy_set_aside(bpf_ktime_get_ns());
 	span_slice_end(t);
 	if (bpf_map_update_elem(&span_parked, &key, t, BPF_ANY))
 		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
@@ -470,6 +479,7 @@ int query_resume(struct pt_regs *ctx)
 				 BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (t) {
 		*t = *parked;
+		anatomy_take_up(t->conn, t->seq, bpf_ktime_get_ns());
 		span_slice_begin(t);
 	} else {
 		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);

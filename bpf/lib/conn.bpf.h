@@ -7,6 +7,7 @@
 #ifndef SONDE_BPF_CONN_H
 #define SONDE_BPF_CONN_H
 
+#include "lib/anatomy_query.bpf.h"
 #include "lib/emit.bpf.h"
 #include "lib/window.bpf.h"
 #include <bpf/bpf_endian.h>
@@ -115,7 +116,7 @@ static __always_inline bool conn_is_dead(struct sonde_conn *c)
 }
 
 /* What the thread did while it ran the query; another thread's doings are not known. */
-static __always_inline void conn_collect(struct sonde_ev_span *s)
+static __always_inline void conn_collect_thread(struct sonde_ev_span *s)
 {
 	struct task_span *t = span_current();
 
@@ -147,6 +148,14 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 	if (t->index[0])
 		__builtin_memcpy(s->index, t->index, sizeof(s->index));
 	t->seq = 0;
+}
+
+/* The same at the query's end, and where its time went. */
+static __always_inline void conn_collect(struct sonde_ev_span *s)
+{
+	anatomy_collect(s);
+	anatomy_end(s);
+	conn_collect_thread(s);
 }
 
 /* Is this request SQL, so that a statement handler should see it? */
@@ -195,6 +204,8 @@ static __always_inline void conn_measure(const struct sonde_ev_span *s,
 		__sync_fetch_and_add(&n->v[SONDE_QUERY_DISTURBED], 1);
 		return; /* its times are the probes' */
 	}
+	if (cfg.anatomy)
+		anatomy_total(s);
 	query_hist(n, sonde_query_class(s->proto, s->command), duration);
 	if (!(s->flags & SONDE_SPAN_F_NO_WAIT))
 		query_hist(n, SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
@@ -216,6 +227,8 @@ static __always_inline void conn_env_emit(struct sonde_conn *c)
 		duration = bpf_ktime_get_ns() - begin;
 	if (!(s->flags & SONDE_SPAN_F_BY_HANDLER)) /* its thread's part was taken before */
 		conn_collect(s);
+	if (cfg.anatomy)
+		anatomy_complete(s, duration);
 	if (window_ended(begin, s->flags & SONDE_SPAN_F_HOPPED))
 		s->flags |= SONDE_SPAN_F_DISTURBED;
 	if (counts) {
@@ -249,6 +262,11 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	s->h.tgid = id >> 32;
 	s->h.tid = (__u32)id;
 	s->h.ts_ns = s->request_end_ns;
+	/* Not where it is taken from the queue by who answered its predecessor, and another read
+	 * it.
+	 */
+	if (!c->reader || c->reader == (__u32)id)
+		anatomy_begin(s, c->prev_end_ns, s->request_end_ns);
 	if (!cfg.per_query)
 		return;
 	t = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0,

@@ -81,7 +81,8 @@ static __always_inline void handled_charge(struct sonde_handled *hc)
 	struct task_span *t = span_current();
 	__u64 entry_ns = hc->c.span.handler_ns;
 
-	conn_collect(&hc->c.span);
+	anatomy_collect(&hc->c.span);
+	conn_collect_thread(&hc->c.span);
 	hc->c.span.handler_ns = entry_ns; /* known on whichever thread it ends */
 	hc->c.span.flags |= SONDE_SPAN_F_HANDLER;
 	if (!t || t->conn != hc->c.span.conn || hc->c.span.flags & SONDE_SPAN_F_HOPPED)
@@ -95,6 +96,7 @@ static __always_inline void handled_leave(struct sonde_handled *hc)
 {
 	struct task_span *t = span_current();
 
+	anatomy_end(&hc->c.span);
 	if (t && t->conn == hc->c.span.conn && t->seq == hc->c.span.seq) {
 		span_slice_end(t);
 		t->seq = 0;
@@ -303,6 +305,21 @@ static __always_inline void handled_who(struct sonde_handled *hc, const struct s
 	hc->c.flags = c->flags & SONDE_CONN_UNIX;
 }
 
+/* The thread that reads a request works for it from here on, as far as one can know. */
+static __always_inline void handled_clock(struct sonde_handled *hc, __u64 id, __u64 now)
+{
+	struct sonde_ev_span *s = &hc->c.span;
+
+	if (hc->c.open)
+		return;
+	s->conn = id;
+	s->seq = hc->c.seq + 1; /* what conn_span_begin() will give it */
+	s->start_ns = now;
+	s->arrival_ns = hc->arrival_ns;
+	anatomy_end(s);
+	anatomy_begin(s, hc->c.prev_end_ns, now);
+}
+
 /* Bytes that no machine follows: they may be a request that a handler will be called for. */
 static __always_inline void handled_request(struct sonde_conn *c, __u64 arrival, __u64 now,
 					    __u32 len)
@@ -327,6 +344,7 @@ static __always_inline void handled_request(struct sonde_conn *c, __u64 arrival,
 	if (!hc->start_ns) {
 		hc->start_ns = now;
 		hc->arrival_ns = arrival;
+		handled_clock(hc, id, now);
 	}
 	hc->bytes_in += len;
 	hc->more = 1;
@@ -362,6 +380,7 @@ static __always_inline void handler_saw_send(struct sonde_conn *c, __u64 now, __
 	if (!hc)
 		return;
 	if (!hc->c.open) { /* what was read before this was no request for a handler: a login */
+		anatomy_end(&hc->c.span);
 		hc->start_ns = hc->arrival_ns = hc->bytes_in = 0;
 		return;
 	}

@@ -174,6 +174,7 @@ static __always_inline void sys_moved(const struct sys_call *call, long nr, long
 	w.text_bytes = cfg.text_bytes;
 	conn_locate(&w, nr, call->arg);
 	if (is_read(nr)) {
+		c->reader = (__u32)bpf_get_current_pid_tgid();
 		conn_received(&w);
 		handler_saw_read(c, 0, w.now, ret);
 	} else {

@@ -10,6 +10,7 @@
 #define SONDE_QUERY_PROTOCOLS "MySQL, SphinxAPI"
 
 #include "hist.h"
+#include "part.h"
 #include "wire.h"
 
 /* Latency is kept by class of command, so that the sum over classes is every answered query. */
@@ -75,6 +76,12 @@ enum sonde_query_counter {
 struct sonde_query_counts {
 	sonde_u64 v[SONDE_QUERY_COUNTER__MAX];
 	sonde_u64 sum[SONDE_QUERY_ROW__MAX]; /* of the values in each histogram row: ns, or bytes */
+};
+
+/* Value of map query_parts: what the answered queries of a class took, part by part, on a CPU. */
+struct sonde_query_parts {
+	sonde_u64 spans; /* those that it is of */
+	sonde_u64 ns[SONDE_PART__MAX];
 };
 
 SONDE_WIRE_INLINE enum sonde_query_class sonde_query_class(sonde_u8 proto, sonde_u16 command)

@@ -222,6 +222,12 @@ static const struct sonde_opt_choice ledger_modes[] = {
 	{"off", SONDE_LEDGER_OFF},
 	{NULL, 0},
 };
+static const struct sonde_opt_choice anatomy_modes[] = {
+	{"auto", SONDE_ANATOMY_AUTO},
+	{"on", SONDE_ANATOMY_ON},
+	{"off", SONDE_ANATOMY_OFF},
+	{NULL, 0},
+};
 static const struct sonde_opt_choice fault_modes[] = {
 	{"sampled", 0},
 	{"full", 1},

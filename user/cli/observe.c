@@ -168,6 +168,7 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 			 .query_text = args->query_text,
 			 .slower_than_ns = args->slower_than_ns,
 			 .ledger = (enum sonde_ledger_mode)args->ledger,
+			 .anatomy = (enum sonde_anatomy_mode)args->anatomy,
 			 .fault_full = args->fault_mode,
 			 .fault_by = args->fault_by},
 		.alloc_mode = mode,

@@ -61,7 +61,7 @@ bool sonde_plan_uses_lens(const struct sonde_session_opts *opts, const struct so
 	if (lens->id == SONDE_LENS_ALLOC)
 		return sonde_session_wants_alloc(opts);
 	return lens->id == SONDE_LENS_PROC || opts->lens_mask & 1u << lens->id ||
-	       (!opts->lens_mask && !lens->on_request);
+	       sonde_session_helps(opts, lens->id) || (!opts->lens_mask && !lens->on_request);
 }
 
 static void print_item(FILE *out, const struct sonde_plan_item *item)

@@ -40,6 +40,7 @@ enum {
 	M_HEAP_FREED,
 	M_DISTURBED,
 	M_BY_HANDLER,
+	M_PARTS, /* and one a part behind it */
 };
 
 static const struct sonde_metric_desc metrics[] = {
@@ -71,6 +72,12 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_BY_HANDLER] = {"query.by_handler", "count", SONDE_COUNTER,
 			  "of the queries: told by the daemon's own handler, not by its socket"},
 	[M_LOG] = {"query.log_calls", "count", SONDE_COUNTER, "searches that the daemon logged"},
+	[M_PARTS] = {"query.part_spans", "count", SONDE_COUNTER,
+		     "answered queries whose time is divided into query.part.*"},
+#define PART(id, sym, name, group, help)                                                           \
+	[M_PARTS + 1 + (id)] = {"query.part." #name, "ns", SONDE_COUNTER, help},
+	SONDE_PARTS(PART)
+#undef PART
 };
 
 /* Metric of each counter that is one. */
@@ -170,10 +177,18 @@ static int query_init(struct sonde_lens_ctx *ctx)
 	else
 		err = map_hists(st, ctx->obj);
 	err = err ? err : query_seed_handlers(ctx);
+	err = err ? err : query_anatomy_seed(ctx);
 	err = err ? err : query_seed_sockets(ctx);
 	if (err)
 		query_fini(ctx);
 	return err;
+}
+
+static int query_retarget(struct sonde_lens_ctx *ctx)
+{
+	int err = query_anatomy_seed(ctx);
+
+	return err ? err : query_seed_sockets(ctx);
 }
 
 /* What row @row gained since the last tick, into st->delta. */
@@ -314,6 +329,7 @@ static int query_tick(struct sonde_lens_ctx *ctx, uint64_t ts_ns)
 	if (!err && st->finished)
 		err = sonde_lens_push(ctx, 0, M_UNFINISHED, "", ts_ns,
 				      (double)st->counts[SONDE_QUERY_UNFINISHED]);
+	err = err ? err : query_anatomy_tick(ctx, M_PARTS, class_names, ts_ns);
 	err = err ? err : push_hists(ctx, ts_ns);
 	err = err ? err : check_handler(ctx);
 	st->last_ns = ts_ns;
@@ -376,7 +392,7 @@ const struct sonde_lens sonde_lens_query = {
 	.configure = query_configure,
 	.init = query_init,
 	.start = query_start,
-	.retarget = query_seed_sockets,
+	.retarget = query_retarget,
 	.decode = query_decode,
 	.tick = query_tick,
 	.finish = query_finish,

@@ -155,6 +155,7 @@ int query_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 			err = sonde_hook_list_add(hooks, &socket_hooks[i]);
 	for (size_t i = 0; want_syscalls() && i < SONDE_ARRAY_SIZE(syscall_hooks) && !err; i++)
 		err = sonde_hook_list_add(hooks, &syscall_hooks[i]);
+	err = err ? err : query_anatomy_hooks(ctx, hooks);
 	if (err || ctx->opts->passive)
 		return err;
 	return query_handler_hooks(ctx, hooks);

@@ -72,6 +72,17 @@ int query_seed_sockets(struct sonde_lens_ctx *ctx);
 /* The kernel sends what is open on the targets' sockets as unfinished. 0 or -errno. */
 int query_sweep_sockets(struct sonde_lens_ctx *ctx);
 
+/* query_anatomy.c; nothing where no anatomy is wanted */
+int query_anatomy_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+/* Where the targets' allocators keep their locks. */
+int query_anatomy_seed(struct sonde_lens_ctx *ctx);
+/* Everything is attached: queries that begin from now on have an anatomy. */
+int query_anatomy_start(struct sonde_lens_ctx *ctx);
+/* The totals so far as the metrics from @first on (spans, then the parts), by command as @names
+ * calls the classes, and of all. */
+int query_anatomy_tick(const struct sonde_lens_ctx *ctx, size_t first, const char *const *names,
+		       uint64_t ts_ns);
+
 /* query_span.c */
 int query_decode(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev, size_t size);
 /* query_sweep.c */

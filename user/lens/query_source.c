@@ -59,8 +59,10 @@ const char *sonde_query_source_text(const struct sonde_plan *plan,
 int query_start(struct sonde_lens_ctx *ctx)
 {
 	char text[400], note[440];
+	int err;
 
 	snprintf(note, sizeof(note), "source of queries: %s",
 		 sonde_query_source_text(ctx->plan, ctx->opts, text, sizeof(text)));
-	return sonde_lens_note(ctx, SONDE_NOTE_INFO, note, "");
+	err = sonde_lens_note(ctx, SONDE_NOTE_INFO, note, "");
+	return err ? err : query_anatomy_start(ctx);
 }

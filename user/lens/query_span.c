@@ -220,13 +220,22 @@ static void copy_fields(const struct sonde_ev_span *ev, struct sonde_span *s)
 	s->found = ev->found;
 	s->handler_wall_ms = ev->handler_wall_ms;
 	s->handler_hits = ev->handler_hits;
-	s->flags = ev->flags;
+	s->flags = ev->flags & ~(uint32_t)SONDE_SPAN_F_PARTS; /* see copy_parts() */
 	s->proto = ev->proto;
 	s->status = ev->status;
 	s->error = ev->status == SONDE_SPAN_ERROR ? ev->error : 0;
 	s->statements = ev->statements;
 	s->command_id = ev->command;
 	s->request_len = ev->request_len;
+}
+
+static void copy_parts(const struct sonde_ev_span *ev, struct sonde_span *s)
+{
+	s->has_parts = ev->flags & SONDE_SPAN_F_PARTS;
+	if (!s->has_parts)
+		return;
+	memcpy(s->part_ns, ev->part_ns, sizeof(s->part_ns));
+	memcpy(s->fault_count, ev->fault_count, sizeof(s->fault_count));
 }
 
 /* What other lenses charged to the query; another thread's doings are not known. */
@@ -316,6 +325,7 @@ int query_decode(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *h, size_
 		return 0;
 	copy_fields(ev, &s);
 	copy_charges(ctx, ev, &s);
+	copy_parts(ev, &s);
 	s.target = target_of(ctx->targets, h->tgid);
 	s.client = client_get(st, ev);
 	err = describe_span(st, ev, &s);
