@@ -171,6 +171,40 @@ static __always_inline void anatomy_collect(struct sonde_ev_span *s)
 		anatomy_copy(s, a);
 }
 
+/* The query leaves its thread, to go on on another; until then its time is nobody's. */
+static __always_inline void anatomy_set_aside(__u64 now)
+{
+	struct sonde_anatomy *a = anatomy_current();
+
+	if (!a)
+		return;
+	anatomy_park(a, now);
+	a->seq = 0;
+}
+
+/* It goes on, on the current thread. */
+static __always_inline void anatomy_take_up(__u64 conn, __u64 seq, __u64 now)
+{
+	struct sonde_anatomy *parked, *a;
+
+	if (!cfg.anatomy)
+		return;
+	parked = bpf_map_lookup_elem(&anatomy_parked, &conn);
+	if (!parked || parked->conn != conn || parked->seq != seq)
+		return;
+	a = bpf_task_storage_get(&anatomy, bpf_get_current_task_btf(), 0,
+				 BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!a) {
+		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+		return;
+	}
+	*a = *parked;
+	bpf_map_delete_elem(&anatomy_parked, &conn);
+	a->off = a->woken = a->follows = 0;
+	anatomy_charge(a, now);
+	anatomy_resume(a);
+}
+
 /* The query is over, or the thread has nothing more to do with it. Returns how many events it had. */
 static __always_inline __u32 anatomy_end(const struct sonde_ev_span *s)
 {

@@ -17,6 +17,7 @@
 #include "session/session.h"
 #include "show/report_queries.h"
 #include "sonde/fault.h"
+#include "sonde/handler.h"
 #include "sonde/limits.h"
 
 static int add_pid(struct sonde_pid_list *list, pid_t pid)
@@ -271,6 +272,13 @@ static const struct sonde_opt_choice alloc_modes[] = {
 	{"auto", SONDE_ALLOC_MODE_AUTO},   {"counters", SONDE_ALLOC_MODE_COUNTERS},
 	{"exact", SONDE_ALLOC_MODE_EXACT}, {"windows", SONDE_ALLOC_MODE_WINDOWS},
 	{"off", SONDE_ALLOC_MODE_OFF},	   {NULL, 0},
+};
+
+static const struct sonde_opt_choice query_sources[] = {
+	{"auto", SONDE_SOURCE_AUTO},
+	{"socket", SONDE_SOURCE_SOCKET},
+	{"handler", SONDE_SOURCE_HANDLER},
+	{NULL, 0},
 };
 
 static const struct sonde_opt_choice fields[] = {

@@ -44,6 +44,8 @@ struct sonde_args {
 	bool children, all;
 	uint32_t tid;
 
+	int query_source; /* enum sonde_query_source */
+	const char *recipe;
 	uint64_t duration_ns, interval_ns, slower_than_ns;
 	uint32_t lens_mask; /* bit per enum sonde_lens_id; 0: not given */
 	int alloc_mode;	    /* enum sonde_alloc_mode */
@@ -116,7 +118,8 @@ enum sonde_option {
 	 SONDE_O(YES) |                                                                            \
 	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
 	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON) |             \
-	 SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL))
+	 SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL) | SONDE_O(QUERY_SOURCE) |                \
+	 SONDE_O(RECIPE))
 
 /* What a recording needs besides. */
 #define SONDE_OPTS_RECORD                                                                          \
