@@ -253,7 +253,7 @@ static const struct sonde_opt rows[] = {
 #include "cli/options.def"
 #undef SONDE_OPTION
 };
-_Static_assert(SONDE_O__MAX <= 64, "a set of options is one 64-bit mask");
+_Static_assert(SONDE_O__MAX <= 128, "a set of options is one mask");
 
 const struct sonde_opt_table sonde_options = {.rows = rows, .n = SONDE_ARRAY_SIZE(rows)};
 

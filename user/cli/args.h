@@ -86,7 +86,7 @@ struct sonde_args {
 	const char *const *words; /* positional arguments */
 	size_t n_words;
 	const char *const *command;	/* after "--": NULL-terminated, or NULL */
-	uint64_t seen;			/* mask of options given, by SONDE_O_... */
+	sonde_opt_mask seen;		/* mask of options given, by SONDE_O_... */
 	struct sonde_opt_result parsed; /* owns the arrays above */
 	char *line;			/* the whole command line, for recordings */
 };

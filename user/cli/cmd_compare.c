@@ -75,7 +75,7 @@ static int compare_two(const struct sonde_args *args)
 /* Without a pair two recordings are all that there can be. */
 static int check_words(const struct sonde_args *args)
 {
-	uint64_t judged =
+	sonde_opt_mask judged =
 		args->seen & (SONDE_O(CONTROL) | SONDE_O(PRE) | SONDE_O(POST) | SONDE_O(MARGIN));
 
 	if (judged)
