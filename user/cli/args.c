@@ -192,6 +192,12 @@ static int parse_margin(const char *value, void *member, struct sonde_str *why)
 	return err ? err : add_text(member, value);
 }
 
+static int parse_look(const char *value, void *member, struct sonde_str *why)
+{
+	(void)why;
+	return sonde_look_split(value, member);
+}
+
 /* "1,0.5": percent of the target's CPU, and of the time. */
 static int parse_budget(const char *value, void *member, struct sonde_str *why)
 {

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "cli/opts.h"
+#include "cli/pairs.h"
 #include "record/writer.h"
 
 struct sonde_pid_list {
@@ -77,6 +78,11 @@ struct sonde_args {
 
 	struct sonde_text_list pairs, controls, margins; /* see cli/pairs.h */
 	const char *pre, *post;
+	struct sonde_look_text look;
+	bool why;
+	uint32_t fingerprints, hosts; /* hosts 0: not given */
+	uint64_t ram_per_host;	      /* 0: not given */
+	const char *next_plans;
 
 	const char *output;
 	bool json, help, man, markdown, completion;

@@ -17,7 +17,8 @@
 #include "judge/stats_decide.h"
 #include "judge/stats_windows.h"
 
-#define SONDE_TRIAL_NAME 64
+#define SONDE_TRIAL_NAME  64
+#define SONDE_TRIAL_GROUP 160
 
 enum sonde_trial_kind {
 	SONDE_TRIAL_LEVEL, /* of each window the sum of readings and their number: RSS   */
@@ -50,6 +51,9 @@ struct sonde_trial_metric {
 	double q;
 	double margin; /* what does not matter: 0.05 for 5 %                                 */
 	bool primary;  /* of the family fixed before the run; otherwise exploratory          */
+	bool detail;   /* one of many: worth a line only where it differs                    */
+	const char *unit;	       /* of its values: "ns", "bytes", "count"; NULL: not said */
+	char group[SONDE_TRIAL_GROUP]; /* whose queries: "heaviest 5 %"; "": all of them     */
 };
 
 struct sonde_trial_pair {
@@ -71,6 +75,7 @@ struct sonde_trial_period {
 struct sonde_trial_options {
 	double alpha;		/* 0: 0.05                                                      */
 	unsigned int looks;	/* planned looks at the data, 0 or 1: one, at the end           */
+	unsigned int look;	/* which of them this is, from 1                                */
 	unsigned int resamples; /* 0: 2000                                                   */
 	size_t block;		/* block length in windows for tests and reruns; 0: by the data */
 	uint64_t seed;
@@ -138,7 +143,12 @@ struct sonde_verdict_row {
 	char arm[SONDE_TRIAL_NAME];
 	char against[SONDE_TRIAL_NAME]; /* the control's name, another arm's, "" for none    */
 	bool between;			/* two treated arms                                  */
-	bool primary;
+	bool primary, detail;
+	const char *unit;
+	char group[SONDE_TRIAL_GROUP];
+	/* The figure itself, of the arm's treated servers and of their references (the mean where
+	 * there are several), before and after; NAN: none. */
+	double plain[2][2];
 	bool has_effect; /* false: why is in reason, and nothing below is known     */
 	/* Logarithms of ratios; sonde_stats_percent() makes them readable. */
 	double effect, low, high; /* with the interval of 1 - alpha                         */
@@ -172,6 +182,7 @@ struct sonde_trial_result {
 	uint64_t seed;
 	unsigned int resamples;
 	double alpha;  /* of one look                                                  */
+	unsigned int look, looks;
 	bool baseline; /* false: no period before, so what differs between servers stays in */
 	bool control;
 	size_t windows_before, windows_after; /* used                                        */

@@ -35,10 +35,12 @@ void sonde_work_fini(struct sonde_trial_work *k);
 struct sonde_view *sonde_work_view(const struct sonde_trial_work *k, size_t source, size_t server);
 /* All usable windows of a period as one range of `order`. */
 struct sonde_range sonde_work_period(const struct sonde_trial_work *k, int period);
-/* ln of metric @m of @server over one range of `order`; NAN: nothing there. */
-double sonde_work_log(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
-		      size_t server, struct sonde_range range);
-/* Sum of weights times that; servers of weight 0 do not count. */
+/* Metric @m of @server over one range of `order`; NAN: nothing there. Of a level only windows count
+ * in which every server of weight has one. */
+double sonde_work_value(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
+			const double *weight, size_t server, struct sonde_range range);
+/* Sum of weights times its logarithm; servers of weight 0 do not count. NAN: of one there is
+ * nothing, or 0. */
 double sonde_work_weighted(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
 			   const double *weight, struct sonde_range range);
 /* The contrast of each window of a period in steps of time, NAN where a window is not usable or has
