@@ -186,7 +186,7 @@ clean:
 	rm -rf $(B)
 
 # The schema is built into its object by .incbin, which no -MMD sees.
-$(B)/obj/user/record/schema.o: user/record/schema.sql user/record/schema_stacks.sql
+$(B)/obj/user/record/schema.o: user/record/schema.sql user/record/schema_stacks.sql user/record/schema_anatomy.sql
 
 -include $(user_obj:.o=.d) $(B)/obj/user/main.d $(wildcard $(B)/bpf/*.d $(B)/bpf/*/*.d $(B)/unit/*.d $(B)/unit/*/*.d $(B)/harness/*.d \
          $(B)/bench/*.d)

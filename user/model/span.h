@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "sonde/event.h"
+#include "sonde/part.h"
 
 struct sonde_span {
 	uint64_t conn, seq; /* connection id, number of the query on it   */
@@ -24,6 +25,11 @@ struct sonde_span {
 	 * included, from the request read to the answer's last byte. */
 	uint64_t heap_allocated, heap_freed;
 	bool has_heap;
+	/* Valid as has_parts says: how the duration divides into parts, whose sum it is, and how many
+	 * faults of each class there were (SONDE_PART_FAULT_BASE + i). */
+	uint64_t part_ns[SONDE_PART__MAX];
+	uint32_t fault_count[SONDE_PART_FAULTS];
+	bool has_parts;
 	uint64_t handler_ns, found;
 	uint32_t handler_wall_ms, handler_hits;
 	uint32_t flags;	   /* enum sonde_span_flag                        */
@@ -71,5 +77,10 @@ static inline uint64_t sonde_span_send_ns(const struct sonde_span *s)
 /* Lower-case name of a status or protocol, "?" for an unknown number. */
 const char *sonde_span_status_name(unsigned status);
 const char *sonde_proto_name(unsigned proto);
+/* Of a part: its name, the group it is summed up in ("fault", "off CPU"), and what it is in a few
+ * words; "?" for an unknown number. */
+const char *sonde_part_name(unsigned part);
+const char *sonde_part_group(unsigned part);
+const char *sonde_part_help(unsigned part);
 
 #endif

@@ -16,6 +16,7 @@ static const struct {
 	 .sql = "ALTER TABLE span ADD COLUMN heap_allocated INTEGER;"
 		"ALTER TABLE span ADD COLUMN heap_freed INTEGER"},
 	{.from = 2, .sql = sonde_schema_stacks_sql},
+	{.from = 3, .sql = sonde_schema_anatomy_sql},
 	{.from = SONDE_RECORD_SCHEMA, .sql = NULL},
 };
 

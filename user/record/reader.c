@@ -177,7 +177,8 @@ static int check_tables(struct sonde_reader *r)
 		"SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name "
 		"IN "
 		"('meta','name','tick','series','value','hist_window','hist','note','drops',"
-		"'fingerprint','span','query_text','frame','stack','stack_frame','stack_count')";
+		"'fingerprint','span','query_text','frame','stack','stack_frame','stack_count',"
+		"'anatomy')";
 	sqlite3_stmt *stmt = NULL;
 	int rc = sonde_db_prepare(r->db, &stmt, sql), n = 0;
 
@@ -188,7 +189,7 @@ static int check_tables(struct sonde_reader *r)
 	sqlite3_finalize(stmt);
 	if (rc != SQLITE_ROW)
 		return sonde_reader_fail(r, rc);
-	return n == 16 ? 0 : sonde_reader_fail(r, SQLITE_SCHEMA);
+	return n == 17 ? 0 : sonde_reader_fail(r, SQLITE_SCHEMA);
 }
 
 int sonde_reader_open(struct sonde_reader **out, const char *path)

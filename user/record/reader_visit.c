@@ -193,12 +193,28 @@ static void span_counts(sqlite3_stmt *st, struct sonde_span *s)
 	s->heap_freed = (uint64_t)sqlite3_column_int64(st, 35);
 }
 
+/* Columns of SPAN_COLUMNS: the parts, then the counts of faults. */
+#define COLUMN_PARTS  36
+#define COLUMN_FAULTS (COLUMN_PARTS + SONDE_PART__MAX)
+#define COLUMN_LAST   (COLUMN_FAULTS + SONDE_PART_FAULTS - 1)
+
+static void span_parts(sqlite3_stmt *st, struct sonde_span *s)
+{
+	s->has_parts = sqlite3_column_type(st, COLUMN_PARTS) != SQLITE_NULL;
+	if (!s->has_parts)
+		return;
+	for (int i = 0; i < SONDE_PART__MAX; i++)
+		s->part_ns[i] = (uint64_t)sqlite3_column_int64(st, COLUMN_PARTS + i);
+	for (int i = 0; i < SONDE_PART_FAULTS; i++)
+		s->fault_count[i] = (uint32_t)sqlite3_column_int64(st, COLUMN_FAULTS + i);
+}
+
 /* Sizes and counts among the columns of a span. */
 static int check_span(const struct sonde_replay *v, sqlite3_stmt *st)
 {
 	static const struct {
 		int from, to;
-	} counts[] = {{15, 15}, {21, 27}, {29, 31}, {34, 35}};
+	} counts[] = {{15, 15}, {21, 27}, {29, 31}, {34, 35}, {COLUMN_PARTS, COLUMN_LAST}};
 	int err = 0;
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(counts) && !err; i++)
@@ -234,9 +250,14 @@ static int emit_span(struct sonde_replay *v, sqlite3_stmt *st)
 		return err;
 	span_times(v, st, &s);
 	span_counts(st, &s);
+	span_parts(st, &s);
 	return v->to->span(v->to->ctx, &s);
 }
 
+#define PART_COLUMN(id, sym, name, group, help) ", a." #name "_ns"
+#define FAULT_COLUMNS                                                                              \
+	", a.fault_base_count, a.fault_mthp_count, a.fault_pmd_count, a.fault_cow_count, "         \
+	"a.fault_file_count, a.fault_swap_count, a.fault_other_count"
 #define SPAN_END "coalesce(s.last_ns, s.first_ns, s.request_end_ns, s.start_ns, s.arrival_ns, 0)"
 #define SPAN_COLUMNS                                                                               \
 	SPAN_END ", s.target, s.pid, s.tid, s.conn, s.seq, s.client, s.proto, s.command, "         \
@@ -245,7 +266,10 @@ static int emit_span(struct sonde_replay *v, sqlite3_stmt *st)
 		 "s.last_ns, s.bytes_in, s.bytes_out, s.request_len, s.alloc_bytes, "              \
 		 "s.alloc_calls, s.faults, s.fault_ns, s.handler_ns, s.found, "                    \
 		 "s.handler_wall_ms, s.handler_hits, f.text, t.text, "                             \
-		 "s.heap_allocated, s.heap_freed "
+		 "s.heap_allocated, s.heap_freed" SONDE_PARTS(PART_COLUMN) FAULT_COLUMNS " "
+#define SPAN_JOINS                                                                                 \
+	"LEFT JOIN fingerprint f ON f.id = s.fingerprint "                                         \
+	"LEFT JOIN query_text t ON t.span = s.id LEFT JOIN anatomy a ON a.span = s.id "
 #define STACK_BASE(column)                                                                         \
 	"SELECT b." column " FROM stack_count b WHERE b.stack = c.stack AND b.lens = c.lens "      \
 	"AND b.ts_ns <= ?6 ORDER BY b.ts_ns DESC LIMIT 1"
@@ -282,10 +306,8 @@ static const struct {
 		 "FROM drops b WHERE b.lens = d.lens AND b.cause = d.cause AND b.ts_ns < ?4), 0) "
 		 "FROM drops d WHERE d.ts_ns >= ?4 AND d.ts_ns < ?2 ORDER BY d.ts_ns",
 		 emit_drop},
-	[C_SPAN] = {"SELECT " SPAN_COLUMNS "FROM span s "
-		    "LEFT JOIN fingerprint f ON f.id = s.fingerprint "
-		    "LEFT JOIN query_text t ON t.span = s.id "
-		    "WHERE " SPAN_END " >= ?1 AND " SPAN_END " < ?2 ORDER BY s.id",
+	[C_SPAN] = {"SELECT " SPAN_COLUMNS "FROM span s " SPAN_JOINS "WHERE " SPAN_END
+		    " >= ?1 AND " SPAN_END " < ?2 ORDER BY s.id",
 		    emit_span},
 	[C_HIST] =
 		{"SELECT to_ns, series, from_ns, count, sum, min, max, window_ns FROM hist_window "
@@ -299,9 +321,7 @@ static const char slowest_sql[] =
 	"SELECT " SPAN_COLUMNS "FROM (SELECT id AS span_id, "
 	"s.last_ns - coalesce(s.arrival_ns, s.start_ns) AS took FROM span s "
 	"WHERE " SPAN_END " >= ?1 AND " SPAN_END " < ?2 ORDER BY took DESC, id LIMIT ?3) "
-	"JOIN span s ON s.id = span_id "
-	"LEFT JOIN fingerprint f ON f.id = s.fingerprint "
-	"LEFT JOIN query_text t ON t.span = s.id ORDER BY took DESC, s.id";
+	"JOIN span s ON s.id = span_id " SPAN_JOINS "ORDER BY took DESC, s.id";
 
 struct cursor {
 	sqlite3_stmt *st;

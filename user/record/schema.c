@@ -19,6 +19,10 @@ asm(".section .rodata\n"
     "sonde_schema_stacks_sql:\n"
     ".incbin \"user/record/schema_stacks.sql\"\n"
     ".byte 0\n"
+    ".global sonde_schema_anatomy_sql\n"
+    "sonde_schema_anatomy_sql:\n"
+    ".incbin \"user/record/schema_anatomy.sql\"\n"
+    ".byte 0\n"
     ".previous\n");
 
 struct enum_row {
@@ -47,8 +51,11 @@ static const struct enum_row fixed_rows[] = {
 		SONDE_DROP_CAUSES(CAUSE)
 #undef CAUSE
 #define END(id, sym, name, help) {"stack_end", id, name, help},
-		SONDE_STACK_ENDS(END)
+			SONDE_STACK_ENDS(END)
 #undef END
+#define PART(id, sym, name, group, help) {"part", id, #name, help},
+				SONDE_PARTS(PART)
+#undef PART
 };
 
 /* Names that a function gives: the numbers from first until it answers "?". */
@@ -109,6 +116,8 @@ int sonde_schema_create(sqlite3 *db)
 		rc = sqlite3_exec(db, sonde_schema_sql, NULL, NULL, NULL);
 	if (!rc)
 		rc = sqlite3_exec(db, sonde_schema_stacks_sql, NULL, NULL, NULL);
+	if (!rc)
+		rc = sqlite3_exec(db, sonde_schema_anatomy_sql, NULL, NULL, NULL);
 	if (!rc)
 		rc = sonde_db_prepare(db, &stmt, "INSERT INTO enum VALUES (?,?,?,?)");
 	if (!rc)

@@ -10,7 +10,7 @@
 #include <sqlite3.h>
 
 #define SONDE_RECORD_APPLICATION_ID 0x534f4e44 /* "SOND" */
-#define SONDE_RECORD_SCHEMA	    3
+#define SONDE_RECORD_SCHEMA	    4
 
 /* Stored in series.kind: append, never renumber. The first two are enum sonde_metric_kind. */
 enum sonde_series_kind {
@@ -19,8 +19,8 @@ enum sonde_series_kind {
 	SONDE_SERIES_HIST = 3,
 };
 
-/* schema.sql, and what schema 2 added, NUL-terminated. */
-extern const char sonde_schema_sql[], sonde_schema_stacks_sql[];
+/* schema.sql, and what schemas 3 and 4 added, NUL-terminated. */
+extern const char sonde_schema_sql[], sonde_schema_stacks_sql[], sonde_schema_anatomy_sql[];
 
 /* Create tables, views and the rows of table enum in an empty database. A SQLite code. */
 int sonde_schema_create(sqlite3 *db);

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: GPL-2.0-or-later
--- Schema 3 of a sonde recording, with schema_stacks.sql. docs/recording.md explains it;
+-- Schema 4 of a sonde recording, with schema_stacks.sql and schema_anatomy.sql. docs/recording.md explains it;
 -- docs/schema-changes.md lists changes.
 -- Every time is UTC, in ns since 1970. NULL means "not known", never 0. Numbers of kinds, levels,
 -- causes and states are named in table enum. Append columns and tables, never change a meaning.

@@ -37,6 +37,12 @@
 	X(SPAN, "INSERT INTO span VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16," \
 		"?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33,?34)")        \
 	X(TEXT, "INSERT INTO query_text VALUES (?1, ?2)")                                          \
+	X(ANATOMY, "INSERT INTO anatomy VALUES ("                                                  \
+		   "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,"                   \
+		   "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,"                  \
+		   "?33"                                                                           \
+		   ")")                                                                            \
+	X(ANATOMY_DELETE, "DELETE FROM anatomy WHERE span = ?1")                                   \
 	X(FRAME, "INSERT INTO frame VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")                          \
 	X(STACK, "INSERT OR REPLACE INTO stack VALUES (?1, ?2, ?3)")                               \
 	X(STACK_FRAME, "INSERT OR REPLACE INTO stack_frame VALUES (?1, ?2, ?3)")                   \

@@ -130,6 +130,20 @@ static int put_text(struct sonde_writer *w, const struct sonde_span *s)
 	return err ? err : sonde_writer_step(w, SONDE_ST_TEXT);
 }
 
+static int put_anatomy(struct sonde_writer *w, const struct sonde_span *s)
+{
+	sqlite3_stmt *st = w->st[SONDE_ST_ANATOMY];
+
+	if (!s->has_parts)
+		return 0;
+	sqlite3_bind_int64(st, 1, w->span_id);
+	for (int i = 0; i < SONDE_PART__MAX; i++)
+		sqlite3_bind_int64(st, 2 + i, (int64_t)s->part_ns[i]);
+	for (int i = 0; i < SONDE_PART_FAULTS; i++)
+		sqlite3_bind_int64(st, 2 + SONDE_PART__MAX + i, s->fault_count[i]);
+	return sonde_writer_step(w, SONDE_ST_ANATOMY);
+}
+
 static int put_span(struct sonde_writer *w, const struct sonde_span *s)
 {
 	sqlite3_stmt *st = w->st[SONDE_ST_SPAN];
@@ -143,6 +157,8 @@ static int put_span(struct sonde_writer *w, const struct sonde_span *s)
 	err = sonde_writer_step(w, SONDE_ST_SPAN);
 	if (!err)
 		err = put_text(w, s);
+	if (!err)
+		err = put_anatomy(w, s);
 	if (!err)
 		w->stats.spans_stored++;
 	return err;
@@ -186,7 +202,9 @@ static int delete_span(struct sonde_writer *w, int64_t id)
 		return err;
 	w->stats.spans_stored--;
 	sqlite3_bind_int64(w->st[SONDE_ST_TEXT_DELETE], 1, id);
-	return sonde_writer_step(w, SONDE_ST_TEXT_DELETE);
+	err = sonde_writer_step(w, SONDE_ST_TEXT_DELETE);
+	sqlite3_bind_int64(w->st[SONDE_ST_ANATOMY_DELETE], 1, id);
+	return err ? err : sonde_writer_step(w, SONDE_ST_ANATOMY_DELETE);
 }
 
 static int put_if_slow(struct sonde_writer *w, const struct sonde_span *s)

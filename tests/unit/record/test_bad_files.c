@@ -111,11 +111,12 @@ static void test_versions(void **state)
 	assert_refused(path, -EPROTO, "newer sonde (schema 99, this one reads up to ");
 	sql(path, "PRAGMA user_version = 0");
 	assert_refused(path, -EBADMSG, "no schema version");
-	sql(path, "PRAGMA user_version = 1; DROP VIEW query; DROP VIEW call_site;"
-		  "ALTER TABLE span DROP COLUMN heap_freed;"
-		  "ALTER TABLE span DROP COLUMN heap_allocated;"
-		  "DROP TABLE stack_count; DROP TABLE stack_frame; DROP TABLE stack;"
-		  "DROP TABLE frame");
+	sql(path,
+	    "PRAGMA user_version = 1; DROP VIEW query; DROP VIEW call_site;"
+	    "ALTER TABLE span DROP COLUMN heap_freed;"
+	    "ALTER TABLE span DROP COLUMN heap_allocated;"
+	    "DROP TABLE anatomy; DROP TABLE stack_count; DROP TABLE stack_frame; DROP TABLE stack;"
+	    "DROP TABLE frame");
 	assert_int_equal(try_open(path), 0);
 	fix_remove(path);
 }

@@ -391,101 +391,6 @@ static void test_checkpoints(void **state)
 	fix_remove(path);
 }
 
-static int one_span(const char *path, const struct sonde_span *s)
-{
-	struct sonde_writer_opts opts = {0};
-	struct sonde_writer *w = NULL;
-	const struct sonde_visitor *v;
-	int err, err2;
-
-	fix_remove(path);
-	err = sonde_writer_open(&w, path, &opts);
-	if (err)
-		return err;
-	v = sonde_writer_visitor(w);
-	err = fix_push_begin(v);
-	if (!err)
-		err = sonde_visit(v, span, s);
-	if (!err)
-		err = sonde_visit(v, tick, FIX_MONO + 1);
-	err2 = sonde_writer_close(&w);
-	return err ? err : err2;
-}
-
-/* Bytes of a stranger: invalid UTF-8, control characters, numbers at their ends. */
-static void test_hostile_span(void **state)
-{
-	const char *path = fix_path("hostile");
-	struct sonde_span s = {
-		.conn = UINT64_MAX,
-		.seq = UINT64_MAX,
-		.bytes_in = INT64_MAX,
-		.tid = UINT32_MAX,
-		.start_ns = FIX_MONO,
-		.last_ns = FIX_MONO + 5,
-		.fingerprint_id = UINT64_MAX,
-		.fingerprint = "a\xff\x01"
-			       "b",
-		.command = "q\xc3\x28",
-		.client = "",
-		.index = "\xf0\x9f\x98\x80",
-		.text = "x\r\n\xed\xa0\x80y",
-		.error = UINT32_MAX,
-	};
-	struct fix_log log;
-
-	(void)state;
-	fix_log_init(&log);
-	assert_int_equal(one_span(path, &s), 0);
-	visit(path, &log);
-	assert_int_equal(log.n_spans, 1);
-	assert_non_null(
-		strstr(log.spans.s, "ffffffffffffffff 18446744073709551615 0 0 4294967295"));
-	assert_non_null(strstr(log.spans.s, "'q\xef\xbf\xbd(' '' '\xf0\x9f\x98\x80' "
-					    "'a\xef\xbf\xbd\xef\xbf\xbd"
-					    "b' 'x\xef\xbf\xbd\n"));
-	fix_log_fini(&log);
-	fix_remove(path);
-}
-
-static int on_heap_span(void *ctx, const struct sonde_span *s)
-{
-	*(struct sonde_span *)ctx = *s;
-	return 0;
-}
-
-/* What the allocator counted, a known 0 included; and nothing where it is not known. */
-static void test_heap_of_a_span(void **state)
-{
-	const char *path = fix_path("heap");
-	struct sonde_span s = {
-		.start_ns = FIX_MONO,
-		.last_ns = FIX_MONO + 5,
-		.command = "query",
-		.client = "",
-		.index = "",
-		.fingerprint = "",
-		.has_heap = true,
-		.heap_allocated = 1ull << 40,
-	};
-	struct sonde_span got = {0};
-	struct sonde_visitor visitor = {.ctx = &got, .span = on_heap_span};
-	struct sonde_reader *r = NULL;
-
-	(void)state;
-	for (int known = 1; known >= 0; known--) {
-		s.has_heap = known;
-		assert_int_equal(one_span(path, &s), 0);
-		assert_int_equal(sonde_reader_open(&r, path), 0);
-		assert_int_equal(sonde_reader_visit(r, NULL, &visitor), 0);
-		sonde_reader_free(&r);
-		assert_int_equal(got.has_heap, known);
-		assert_int_equal(got.heap_allocated, known ? 1ull << 40 : 0);
-		assert_int_equal(got.heap_freed, 0);
-		fix_remove(path);
-	}
-}
-
 static void test_parse_spans(void **state)
 {
 	static const struct {
@@ -562,8 +467,6 @@ int main(void)
 		cmocka_unit_test(test_no_spans),
 		cmocka_unit_test(test_max_bytes),
 		cmocka_unit_test(test_checkpoints),
-		cmocka_unit_test(test_hostile_span),
-		cmocka_unit_test(test_heap_of_a_span),
 		cmocka_unit_test(test_parse_spans),
 		cmocka_unit_test(test_projected_size),
 	};
