@@ -49,10 +49,10 @@ struct sonde_trial_metric {
 	size_t source;
 	enum sonde_trial_stat stat;
 	double q;
-	double margin; /* what does not matter: 0.05 for 5 %                                 */
-	bool primary;  /* of the family fixed before the run; otherwise exploratory          */
-	bool detail;   /* one of many: worth a line only where it differs                    */
-	const char *unit;	       /* of its values: "ns", "bytes", "count"; NULL: not said */
+	double margin;	  /* what does not matter: 0.05 for 5 %                                 */
+	bool primary;	  /* of the family fixed before the run; otherwise exploratory          */
+	bool detail;	  /* one of many: worth a line only where it differs                    */
+	const char *unit; /* of its values: "ns", "bytes", "count"; NULL: not said */
 	char group[SONDE_TRIAL_GROUP]; /* whose queries: "heaviest 5 %"; "": all of them     */
 };
 
@@ -181,7 +181,7 @@ struct sonde_trial_result {
 	size_t n_rows, cap_rows;
 	uint64_t seed;
 	unsigned int resamples;
-	double alpha;  /* of one look                                                  */
+	double alpha; /* of one look                                                  */
 	unsigned int look, looks;
 	bool baseline; /* false: no period before, so what differs between servers stays in */
 	bool control;

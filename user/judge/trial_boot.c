@@ -34,7 +34,7 @@ static size_t theta_at(const struct boot *b, size_t metric, size_t server, int p
 
 static bool is_resampled(const struct sonde_trial *t, const struct sonde_trial_metric *m)
 {
-	return t->sources[m->source].kind == SONDE_TRIAL_HIST && m->stat == SONDE_TRIAL_QUANTILE;
+	return t->sources[m->source].kind == SONDE_TRIAL_HIST;
 }
 
 /* ---- block length ---- */
@@ -99,6 +99,14 @@ static size_t lengths(const struct sonde_trial_work *k, double *out)
 	return n;
 }
 
+size_t sonde_boot_block(const struct sonde_trial_work *k, int period)
+{
+	double length[LENGTHS];
+
+	lengths(k, length);
+	return (size_t)fmax(1, fmin(length[0], ceil((double)k->n[period] / 3)));
+}
+
 /* ---- resampling ---- */
 
 static double resampled(struct boot *b, size_t metric, size_t server, int period)
@@ -106,9 +114,13 @@ static double resampled(struct boot *b, size_t metric, size_t server, int period
 	const struct sonde_trial_metric *m = &b->k->t->metrics[metric];
 	struct sonde_view *view = sonde_work_view(b->k, m->source, server);
 	const struct sonde_draw *d = &b->draw[period];
-	double v = sonde_view_quantile(view, d->ranges, d->n, m->q,
-				       &b->hint[theta_at(b, metric, server, period)]);
+	double v;
 
+	if (m->stat == SONDE_TRIAL_MEAN)
+		v = sonde_view_mean(view, d->ranges, d->n);
+	else
+		v = sonde_view_quantile(view, d->ranges, d->n, m->q,
+					&b->hint[theta_at(b, metric, server, period)]);
 	return v > 0 ? log(v) : NAN;
 }
 

@@ -97,10 +97,11 @@ static const struct {
 	const char *name;
 	enum sonde_trial_stat stat;
 	double q;
+	bool detail;
 } latencies[] = {
-	{"mean", SONDE_TRIAL_MEAN, 0},		{"p50", SONDE_TRIAL_QUANTILE, 0.5},
-	{"p95", SONDE_TRIAL_QUANTILE, 0.95},	{"p99", SONDE_TRIAL_QUANTILE, 0.99},
-	{"p99.9", SONDE_TRIAL_QUANTILE, 0.999},
+	{"mean", SONDE_TRIAL_MEAN, 0, false},		{"p50", SONDE_TRIAL_QUANTILE, 0.5, true},
+	{"p95", SONDE_TRIAL_QUANTILE, 0.95, true},	{"p99", SONDE_TRIAL_QUANTILE, 0.99, false},
+	{"p99.9", SONDE_TRIAL_QUANTILE, 0.999, true},
 };
 
 static size_t find_source(const char *name)
@@ -147,6 +148,7 @@ int sonde_figures_add_latency(struct sonde_trial *t, size_t source, const char *
 			.source = source,
 			.stat = latencies[i].stat,
 			.q = latencies[i].q,
+			.detail = latencies[i].detail,
 			.unit = "ns",
 		};
 

@@ -61,6 +61,8 @@ struct fill {
 	size_t n_known, cap_known, next; /* series come in the same order each tick */
 	size_t latency, ticks;
 	int hist_err;
+	struct sonde_trial_queries *queries; /* or NULL */
+	uint64_t slowest_n;
 };
 
 /* The window that ends with a time or holds it, since what is read then is of the time before it;
@@ -122,6 +124,8 @@ static int on_metric(void *ctx, const struct sonde_metric *m)
 	double grown;
 	int err = get_known(f, m, &k);
 
+	if (!err && f->queries && !strcmp(m->desc->name, "alloc.calls"))
+		f->queries->exact[f->server] = true;
 	if (err || k->figure.role == SONDE_FIGURE_NONE || m->absent)
 		return err;
 	if (k->figure.role == SONDE_FIGURE_LEVEL) {
@@ -138,16 +142,36 @@ static int on_metric(void *ctx, const struct sonde_metric *m)
 	return 0;
 }
 
+/* What was asked, command by command. */
+static int count_command(struct fill *f, const struct sonde_histrow *h, size_t window)
+{
+	int period = sonde_queries_period(f->t, window);
+
+	return period < 0 ? 0
+			  : sonde_forms_count_label(&f->queries->commands, f->server, period,
+						    h->label, (double)h->hist->count, h->hist->sum);
+}
+
 static int on_hist(void *ctx, const struct sonde_histrow *h)
 {
 	struct fill *f = ctx;
 	size_t window = window_of(f, h->from_ns + (h->to_ns - h->from_ns) / 2);
 
-	if (*h->label || strcmp(h->desc->name, SONDE_FIGURE_LATENCY) || window == f->t->n_windows)
+	if (strcmp(h->desc->name, SONDE_FIGURE_LATENCY) || window == f->t->n_windows)
 		return 0;
+	if (*h->label)
+		return f->queries ? count_command(f, h, window) : 0;
 	f->hist_err =
 		sonde_windows_add(sonde_trial_hist(f->t, f->latency, f->server), window, h->hist);
 	return f->hist_err;
+}
+
+static int on_span(void *ctx, const struct sonde_span *s)
+{
+	struct fill *f = ctx;
+
+	return sonde_queries_put(f->queries, f->t, f->server, window_of(f, s->last_ns),
+				 sonde_clockpair_real(&f->clock, s->last_ns), f->slowest_n, s);
 }
 
 static int on_tick(void *ctx, uint64_t ts_ns)
@@ -170,14 +194,15 @@ static int explain(const struct fill *f, const struct sonde_reader *r, int err)
 }
 
 int sonde_trial_fill_from(struct sonde_trial *t, size_t server, struct sonde_reader *r,
-			  const struct sonde_visitor *also)
+			  struct sonde_trial_queries *q, const struct sonde_visitor *also)
 {
 	struct fill f = {.t = t,
 			 .server = server,
 			 .clock = *sonde_reader_clock(r),
-			 .latency = sonde_figure_latency()};
+			 .latency = sonde_figure_latency(),
+			 .queries = q};
 	struct sonde_visitor own = {
-		.ctx = &f, .metric = on_metric, .hist = on_hist, .tick = on_tick};
+		.ctx = &f, .metric = on_metric, .hist = on_hist, .span = on_span, .tick = on_tick};
 	struct sonde_fanout both = {.to = {&own, also}, .n = also ? 2 : 1};
 	struct sonde_reader_filter filter = {
 		.since_ns = t->start_ns,
@@ -187,7 +212,8 @@ int sonde_trial_fill_from(struct sonde_trial *t, size_t server, struct sonde_rea
 	struct sonde_visitor v = sonde_fanout_visitor(&both);
 	int err;
 
-	v.span = NULL; /* histograms say all that is compared */
+	/* Without the queries histograms say all that is compared. */
+	v.span = q && sonde_queries_kept(r, &f.slowest_n) != SONDE_KEPT_NONE ? v.span : NULL;
 	err = sonde_reader_visit(r, &filter, &v);
 	free(f.known);
 	return err ? explain(&f, r, err) : 0;

@@ -79,6 +79,9 @@ int sonde_effect_growth(const struct sonde_trial_work *k, const struct sonde_tri
  */
 int sonde_effect_resample(const struct sonde_trial_work *k, struct sonde_effect *out);
 
+/* Windows a block that the data ask for, 1 h at least, in a period. */
+size_t sonde_boot_block(const struct sonde_trial_work *k, int period);
+
 /* trial_placebo.c: the control against itself, cut where nothing was done. */
 struct sonde_placebo {
 	size_t splits; /* 0: none could be made */

@@ -111,7 +111,7 @@ static int fill(struct sonde_trial *t, size_t server, const char *name)
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	assert_int_equal(sonde_reader_open(&r, path), 0);
-	err = sonde_trial_fill_from(t, server, r, NULL);
+	err = sonde_trial_fill_from(t, server, r, NULL, NULL);
 	sonde_reader_free(&r);
 	return err;
 }
