@@ -365,8 +365,8 @@ static void add_word(struct cursor *c, const char *word)
 		c->out->n_before_dashes++;
 }
 
-int sonde_opts_parse(const struct sonde_opt_table *table, sonde_opt_mask valid, bool words, int argc,
-		     const char *const *argv, void *target, struct sonde_opt_result *out)
+int sonde_opts_parse(const struct sonde_opt_table *table, sonde_opt_mask valid, bool words,
+		     int argc, const char *const *argv, void *target, struct sonde_opt_result *out)
 {
 	struct cursor c = {table, valid, argc, 0, argv, target, out};
 	int err = 0;
