@@ -44,15 +44,22 @@ enum sonde_trial_stat {
 	SONDE_TRIAL_GROWTH,   /* of a level, per day, after the change: levels only */
 };
 
+/* When is a row worth a line? JSON has all. */
+enum sonde_trial_detail {
+	SONDE_TRIAL_ALWAYS,
+	SONDE_TRIAL_IF_DIFFERENT, /* one of many */
+	SONDE_TRIAL_IF_ASKED,	  /* one of very many */
+};
+
 struct sonde_trial_metric {
 	char name[SONDE_TRIAL_NAME]; /* "p95" */
 	size_t source;
 	enum sonde_trial_stat stat;
 	double q;
-	double margin;	  /* what does not matter: 0.05 for 5 %                                 */
-	bool primary;	  /* of the family fixed before the run; otherwise exploratory          */
-	bool detail;	  /* one of many: worth a line only where it differs                    */
-	const char *unit; /* of its values: "ns", "bytes", "count"; NULL: not said */
+	double margin; /* what does not matter: 0.05 for 5 %                                 */
+	bool primary;  /* of the family fixed before the run; otherwise exploratory          */
+	enum sonde_trial_detail detail;
+	const char *unit;	       /* of its values: "ns", "bytes", "count"; NULL: not said */
 	char group[SONDE_TRIAL_GROUP]; /* whose queries: "heaviest 5 %"; "": all of them     */
 };
 
@@ -143,7 +150,8 @@ struct sonde_verdict_row {
 	char arm[SONDE_TRIAL_NAME];
 	char against[SONDE_TRIAL_NAME]; /* the control's name, another arm's, "" for none    */
 	bool between;			/* two treated arms                                  */
-	bool primary, detail;
+	bool primary;
+	enum sonde_trial_detail detail;
 	const char *unit;
 	char group[SONDE_TRIAL_GROUP];
 	/* The figure itself, of the arm's treated servers and of their references (the mean where

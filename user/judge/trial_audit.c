@@ -279,5 +279,22 @@ void sonde_audit_fini(struct sonde_audit *a)
 	free_lines(a->lines, a->n_lines);
 	free_lines(a->cautions, a->n_cautions);
 	free_lines(a->refused, a->n_refused);
+	free(a->changes);
 	*a = (struct sonde_audit){0};
+}
+
+bool sonde_audit_knows_changes(const struct sonde_audit *a, size_t server)
+{
+	for (size_t i = 0; i < a->n_changes; i++)
+		if (a->changes[i].server == server)
+			return true;
+	return false;
+}
+
+bool sonde_audit_is_change(const struct sonde_audit *a, size_t server, const char *what)
+{
+	for (size_t i = 0; i < a->n_changes; i++)
+		if (a->changes[i].server == server && !strcmp(a->changes[i].what, what))
+			return true;
+	return false;
 }

@@ -22,6 +22,13 @@ struct sonde_audit {
 	size_t n_lines, cap_lines;
 	char **cautions;
 	size_t n_cautions, cap_cautions;
+	/* Settings that a server was changed in, as the experiment says; owned by the recordings.
+	 */
+	struct sonde_audit_change {
+		size_t server;
+		const char *what;
+	} * changes;
+	size_t n_changes, cap_changes;
 	char **refused; /* what cannot be compared, and why                                      */
 	size_t n_refused, cap_refused;
 };
@@ -35,6 +42,9 @@ int sonde_audit_add(struct sonde_audit_server *server, const struct sonde_reader
 int sonde_audit_make(struct sonde_trial *t, const struct sonde_audit_server *servers,
 		     const struct sonde_trial_queries *q, struct sonde_audit *out);
 void sonde_audit_fini(struct sonde_audit *a);
+/* Is it known in what this server was changed, and is this of it? */
+bool sonde_audit_knows_changes(const struct sonde_audit *a, size_t server);
+bool sonde_audit_is_change(const struct sonde_audit *a, size_t server, const char *what);
 void sonde_audit_server_fini(struct sonde_audit_server *s);
 
 /* The last process of a server that was recorded: the number of its target, as text. */

@@ -152,9 +152,22 @@ int audit_find_processes(struct audit *a)
 /* ---- what was changed ---- */
 
 struct changes {
+	struct audit *a;
+	size_t server;
+	bool meant; /* this server was to be changed */
 	struct sonde_str text;
 	size_t n;
 };
+
+static int keep_change(struct changes *c, const char *what)
+{
+	struct sonde_audit *o = c->a->out;
+
+	if (SONDE_GROW(o->changes, o->n_changes, o->cap_changes))
+		return -ENOMEM;
+	o->changes[o->n_changes++] = (struct sonde_audit_change){c->server, what};
+	return 0;
+}
 
 static int on_change(void *ctx, const char *what, const char *x, const char *y)
 {
@@ -162,6 +175,8 @@ static int on_change(void *ctx, const char *what, const char *x, const char *y)
 
 	if (!strcmp(what, "host.name") || !strcmp(what, "sonde.version"))
 		return 0;
+	if (c->meant && keep_change(c, what))
+		return -ENOMEM;
 	return sonde_str_addf(&c->text, "%s%s from %s to %s", c->n++ ? ", " : "", what,
 			      x ? x : "not set", y ? y : "not set");
 }
@@ -171,7 +186,7 @@ int audit_check_changes(struct audit *a, size_t server)
 	const struct sonde_trial_arm *arm = NULL;
 	enum role role = role_of(a->t, server, &arm);
 	const char *name = a->t->servers[server];
-	struct changes c = {.n = 0};
+	struct changes c = {.a = a, .server = server, .meant = role == ROLE_TREATED};
 	int err;
 
 	if (a->n[server] < 2 && a->servers[server].n < 2)
@@ -213,7 +228,7 @@ int audit_check_restart(struct audit *a, size_t server)
 	enum role role = role_of(t, server, &arm);
 	uint64_t start = a->last[server].start_ns, change = window_time(t, t->after.from);
 	const char *name = t->servers[server];
-	char when[32], late[32];
+	char when[32];
 
 	if (!start)
 		return 0;
@@ -226,17 +241,15 @@ int audit_check_restart(struct audit *a, size_t server)
 					 "anew",
 					 name, when)
 			       : 0;
-	/* Nothing of the time after the change is of it. */
-	if (t->before.to > t->before.from && start < window_time(t, t->before.from))
-		return audit_caution(a, "%s (%s) was not restarted: it runs since %s", name,
-				     arm->name, when);
+	if (t->before.to > t->before.from && start + HOUR_NS < window_time(t, t->before.to))
+		return audit_caution(a, "%s (%s) was not restarted at the change: it runs since %s",
+				     name, arm->name, when);
 	if (start > change + HOUR_NS)
 		return audit_caution(
 			a,
-			"%s (%s) was restarted %s after the change, at %s; begin --post "
+			"%s (%s) was restarted %.1f h after the change, at %s; begin --post "
 			"there",
-			name, arm->name, sonde_fmt_ns(late, sizeof(late), (double)(start - change)),
-			when);
+			name, arm->name, (double)(start - change) / (double)HOUR_NS, when);
 	return 0;
 }
 

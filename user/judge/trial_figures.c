@@ -97,11 +97,13 @@ static const struct {
 	const char *name;
 	enum sonde_trial_stat stat;
 	double q;
-	bool detail;
+	enum sonde_trial_detail detail;
 } latencies[] = {
-	{"mean", SONDE_TRIAL_MEAN, 0, false},		{"p50", SONDE_TRIAL_QUANTILE, 0.5, true},
-	{"p95", SONDE_TRIAL_QUANTILE, 0.95, true},	{"p99", SONDE_TRIAL_QUANTILE, 0.99, false},
-	{"p99.9", SONDE_TRIAL_QUANTILE, 0.999, true},
+	{"mean", SONDE_TRIAL_MEAN, 0, SONDE_TRIAL_ALWAYS},
+	{"p50", SONDE_TRIAL_QUANTILE, 0.5, SONDE_TRIAL_IF_ASKED},
+	{"p95", SONDE_TRIAL_QUANTILE, 0.95, SONDE_TRIAL_IF_ASKED},
+	{"p99", SONDE_TRIAL_QUANTILE, 0.99, SONDE_TRIAL_ALWAYS},
+	{"p99.9", SONDE_TRIAL_QUANTILE, 0.999, SONDE_TRIAL_IF_ASKED},
 };
 
 static size_t find_source(const char *name)
@@ -176,8 +178,9 @@ static void copy_divisors(struct sonde_trial *t, size_t source)
 /* The member's source: found, or made. -ENOSPC: there are too many. */
 static int get_member(struct sonde_trial *t, size_t family, const char *label)
 {
-	struct sonde_trial_metric m = {
-		.stat = SONDE_TRIAL_MEAN, .detail = true, .unit = families[family].unit};
+	struct sonde_trial_metric m = {.stat = SONDE_TRIAL_MEAN,
+				       .detail = SONDE_TRIAL_IF_DIFFERENT,
+				       .unit = families[family].unit};
 	char name[SONDE_TRIAL_NAME];
 	int source, err;
 

@@ -231,19 +231,31 @@ static bool has_any(const struct sonde_trial *t, size_t source)
 	return false;
 }
 
+/* Rows of all queries first, then those of some. */
+static int order_metrics(struct sonde_trial *t)
+{
+	sonde_autofree struct sonde_trial_metric *kept = calloc(t->n_metrics + 1, sizeof(*kept));
+	size_t n = 0;
+
+	if (!kept)
+		return -ENOMEM;
+	for (int grouped = 0; grouped < 2; grouped++)
+		for (size_t i = 0; i < t->n_metrics; i++)
+			if ((*t->metrics[i].group != '\0') == (grouped == 1) &&
+			    has_any(t, t->metrics[i].source))
+				kept[n++] = t->metrics[i];
+	memcpy(t->metrics, kept, n * sizeof(*kept));
+	t->n_metrics = n;
+	return 0;
+}
+
 int sonde_trial_fill_end(struct sonde_trial *t)
 {
-	size_t kept = 0;
 	int err = 0;
 
 	for (size_t i = 0; i < t->n_sources; i++)
 		for (size_t s = 0; s < t->n_servers && !err; s++)
 			if (t->sources[i].kind == SONDE_TRIAL_HIST)
 				err = sonde_windows_seal(sonde_trial_hist(t, i, s));
-	for (size_t i = 0; i < t->n_metrics && !err; i++)
-		if (has_any(t, t->metrics[i].source))
-			t->metrics[kept++] = t->metrics[i];
-	if (!err)
-		t->n_metrics = kept;
-	return err;
+	return err ? err : order_metrics(t);
 }

@@ -49,7 +49,7 @@ static void print_heading(FILE *out, const struct sonde_verdict_doc *d)
 	double window = (double)d->trial->window_ns;
 	char before[32], after[32], level[16];
 
-	snprintf(level, sizeof(level), "%.3g", 100 * (1 - r->alpha));
+	snprintf(level, sizeof(level), "%.4g", 100 * (1 - r->alpha));
 	if (r->baseline)
 		fprintf(out, "%s before, ",
 			sonde_verdict_span(before, sizeof(before),
@@ -93,11 +93,12 @@ static void print_title(FILE *out, const struct sonde_verdict_row *row)
 		SONDE_PLAIN(row->against));
 }
 
-/* One of many is worth a line where it differs. */
 static bool is_shown(const struct sonde_verdict_doc *d, const struct sonde_verdict_row *row)
 {
-	return d->all || !row->detail ||
-	       (row->has_interval && row->verdict == SONDE_VERDICT_DIFFERENT);
+	bool different = row->has_interval && row->verdict == SONDE_VERDICT_DIFFERENT;
+
+	return d->all || row->detail == SONDE_TRIAL_ALWAYS ||
+	       (row->detail == SONDE_TRIAL_IF_DIFFERENT && different);
 }
 
 static int name_columns(const struct sonde_verdict_doc *d)
@@ -142,7 +143,7 @@ static size_t print_contrast(FILE *out, const struct sonde_verdict_doc *d, size_
 		print_effect(out, row);
 	}
 	if (hidden)
-		fprintf(out, "  %zu more that do not differ: -v\n", hidden);
+		fprintf(out, "  %zu more, by part or by form: -v\n", hidden);
 	return i;
 }
 

@@ -33,27 +33,34 @@ static void print_lines(FILE *out, const char *before, char *const *lines, size_
 		fprintf(out, "%s%s\n", before, SONDE_PLAIN(lines[i]));
 }
 
-static void print_settings(FILE *out, const struct sonde_verdict_doc *d)
+/* What was changed on purpose is told from what was not, where that is known. */
+static const char *whose(const struct sonde_audit *audit, size_t server, const char *what)
 {
-	for (size_t i = 0; i < d->n_pairs; i++) {
-		const struct sonde_verdict_pair *p = &d->pairs[i];
-		const char *a = d->trial->servers[p->pair.treated];
-		const char *b = d->trial->servers[p->pair.reference];
+	if (!audit || !sonde_audit_knows_changes(audit, server))
+		return "";
+	return sonde_audit_is_change(audit, server, what) ? "   (the treatment)"
+							  : "   NOT the treatment";
+}
 
-		fprintf(out, "Pair %s: %s (A) and its reference %s (B)%s\n",
-			SONDE_PLAIN(p->arm->name), SONDE_PLAIN(a), SONDE_PLAIN(b),
-			p->config.n_diffs ? " are not the same" : ": settings are the same");
-		for (size_t k = 0; k < p->config.n_diffs; k++) {
-			const struct sonde_compare_difference *s = &p->config.diffs[k];
+static void print_pair(FILE *out, const struct sonde_verdict_doc *d,
+		       const struct sonde_verdict_pair *p)
+{
+	const char *a = d->trial->servers[p->pair.treated];
+	const char *b = d->trial->servers[p->pair.reference];
 
-			fprintf(out, "  %-28s A: %s   B: %s\n", s->what,
-				s->a ? SONDE_PLAIN(s->a) : "not set",
-				s->b ? SONDE_PLAIN(s->b) : "not set");
-		}
-		print_share(out, p, a);
-		for (size_t k = 0; k < p->config.n_cautions; k++)
-			fprintf(out, "CAUTION %s\n", SONDE_PLAIN(p->config.cautions[k]));
+	fprintf(out, "Pair %s: %s (A) and its reference %s (B)%s\n", SONDE_PLAIN(p->arm->name),
+		SONDE_PLAIN(a), SONDE_PLAIN(b),
+		p->config.n_diffs ? " are not the same" : ": settings are the same");
+	for (size_t k = 0; k < p->config.n_diffs; k++) {
+		const struct sonde_compare_difference *s = &p->config.diffs[k];
+
+		fprintf(out, "  %-28s A: %s   B: %s%s\n", s->what,
+			s->a ? SONDE_PLAIN(s->a) : "not set", s->b ? SONDE_PLAIN(s->b) : "not set",
+			whose(d->audit, p->pair.treated, s->what));
 	}
+	print_share(out, p, a);
+	for (size_t k = 0; k < p->config.n_cautions; k++)
+		fprintf(out, "CAUTION %s\n", SONDE_PLAIN(p->config.cautions[k]));
 }
 
 /* The worst of the primary rows: that of the smallest error. */
@@ -128,5 +135,6 @@ void sonde_verdict_print_cautions(FILE *out, const struct sonde_verdict_doc *d)
 			SONDE_PLAIN(d->no_forms));
 	if (a)
 		print_lines(out, "Audit: ", a->lines, a->n_lines);
-	print_settings(out, d);
+	for (size_t i = 0; i < d->n_pairs; i++)
+		print_pair(out, d, &d->pairs[i]);
 }

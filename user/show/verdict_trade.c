@@ -70,8 +70,8 @@ static void print_why_row(FILE *out, const struct sonde_why_row *row)
 
 	if (row->tail)
 		snprintf(of, sizeof(of), "the slowest %.3g %%", 100 * row->share);
-	fprintf(out, "Why %s of %s %s %+.1f %% against %s, in points:\n", of, SONDE_PLAIN(row->arm),
-		row->tail ? "took" : "is", row->change,
+	fprintf(out, "Why %s of %s changed by %+.1f %% against %s, in points:\n", of,
+		SONDE_PLAIN(row->arm), row->change,
 		*row->against ? SONDE_PLAIN(row->against) : "the reference");
 	print_parts(out, row);
 	if (row->known < KNOWN_WELL)
