@@ -118,6 +118,28 @@ part() { # OF ARM PART POINTS
 	refuses 2 "belong to a verdict" compare --hosts 3 "$SAME"/se03.sonde "$SAME"/se04.sonde
 }
 
+@test "plans of what to do next, a file each, with what speaks for them" {
+	plans=$BATS_TEST_TMPDIR/plans
+	verdict "$QUERIES" --post $CHANGE.. --why --margin "p95=4%" --next-plans "$plans" \
+		>"$BATS_TEST_TMPDIR/text"
+	[ "$(cd "$plans" && echo *)" = \
+		"background_thread.toml dirty_decay_ms.toml max_ptes_none.toml thp-never.toml" ]
+	grep -qE "^Next: .*/thp-never.toml .* \(1[34].[0-9] points of the mean of on\)$" \
+		"$BATS_TEST_TMPDIR/text"
+	grep -qE "^Next: .*/background_thread.toml .* \([56].[0-9] points of the mean of on\)$" \
+		"$BATS_TEST_TMPDIR/text"
+	diff -u "$e2e_root/tests/golden/thp-never.toml" "$plans/thp-never.toml"
+	python3 -c 'import sys, tomllib
+for path in sys.argv[1:]:
+    plan = tomllib.load(open(path, "rb"))
+    assert [p["treated"] for p in plan["pair"]] == ["se03-2", "se05-2", "se04-2"], plan
+    assert [p.get("control", False) for p in plan["pair"]] == [False, False, True], plan
+    assert plan["days_after"] >= 14 and plan["margin"]["p95"] == "4%", plan' "$plans"/*.toml
+	run verdict "$QUERIES" --post $CHANGE.. --next-plans "$plans"
+	[ "$status" -eq 1 ] && [[ $output == *"--overwrite replaces it"* ]]
+	verdict "$QUERIES" --post $CHANGE.. --next-plans "$plans" --overwrite >/dev/null
+}
+
 @test "every interval holds what was planted" {
 	verdict "$FULL" --post $CHANGE.. --json >"$BATS_TEST_TMPDIR/json"
 	holds RSS off restart -5.5

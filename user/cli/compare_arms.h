@@ -48,6 +48,9 @@ struct compare_arms {
 /* compare_judge.c: everything was read; judge and print it. 0 or -errno (logged). */
 int sonde_compare_judge(struct compare_arms *a);
 void sonde_compare_judge_fini(struct compare_arms *a);
+/* Something to do next, by printf. 0 or -ENOMEM. */
+int sonde_compare_add_next(struct compare_arms *a, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 int sonde_compare_arms(const struct sonde_args *args);
 

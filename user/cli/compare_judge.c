@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "cli/compare_arms.h"
+#include "cli/next_plans.h"
 #include "cli/output.h"
 #include "cli/pairs.h"
 #include "core/err.h"
@@ -110,9 +110,9 @@ static int make_doc(struct compare_arms *a)
 
 /* ---- what to do next ---- */
 
-__attribute__((format(printf, 2, 3))) static int add_next(struct sonde_verdict_doc *d,
-							  const char *fmt, ...)
+int sonde_compare_add_next(struct compare_arms *a, const char *fmt, ...)
 {
+	struct sonde_verdict_doc *d = &a->doc;
 	char *text = NULL;
 	va_list ap;
 	int n;
@@ -145,8 +145,9 @@ static int say_next(struct compare_arms *a)
 {
 	const struct sonde_trial_pair *p = &a->doc.pairs[0].pair;
 
-	return add_next(&a->doc, "sonde compare %s %s   what else is not the same in a pair",
-			last_path(a, p->treated), last_path(a, p->reference));
+	return sonde_compare_add_next(a,
+				      "sonde compare %s %s   what else is not the same in a pair",
+				      last_path(a, p->treated), last_path(a, p->reference));
 }
 
 /* ---- the verdict ---- */
@@ -183,7 +184,8 @@ static int judge(struct compare_arms *a)
 	a->doc.warmup_ns = warmup * t->window_ns;
 	t->after.from += warmup;
 	err = err ? err : sonde_trial_judge(t, &a->result);
-	return err ? err : judge_why(a);
+	err = err ? err : judge_why(a);
+	return err || !a->args->next_plans ? err : sonde_next_plans_write(a);
 }
 
 static int print(struct compare_arms *a)
