@@ -91,13 +91,14 @@ static __always_inline bool gate_conn(const struct sonde_conn *c, __u64 *id)
 	return (c->span.h.tgid == *id >> 32 && ctl->ready) || gate_current(id);
 }
 
-/* State of a socket that the current thread reads or writes, if it is a connection to a target. */
+/* State of a socket that the current thread reads or writes, if it is a connection to a target and
+ * was not given up: a server of another protocol pays one look-up. */
 static __always_inline struct sonde_conn *conn_of(struct sock *sk)
 {
 	struct sonde_conn *c = bpf_sk_storage_get(&conn, sk, 0, 0);
 	__u64 id;
 
-	if (!c && !known_family(sk))
+	if (c ? conn_is_dead(c) : !known_family(sk))
 		return NULL;
 	if (!gate_conn(c, &id)) {
 		/* Between the gate's closing and the sweep: the answer comes too late. */
@@ -197,7 +198,7 @@ int BPF_PROG(query_ready, const struct sock *sk)
 	struct sonde_conn *c = bpf_sk_storage_get(&conn, (void *)sk, 0, 0);
 	__u64 now;
 
-	if (!c || sk->__sk_common.skc_state == TCP_LISTEN || !gate_ready())
+	if (!c || conn_is_dead(c) || sk->__sk_common.skc_state == TCP_LISTEN || !gate_ready())
 		return 0;
 	c->runs++;
 	now = bpf_ktime_get_ns();

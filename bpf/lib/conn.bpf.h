@@ -76,6 +76,27 @@ static __always_inline void conn_env_open(struct sonde_conn *c);
 
 #include "sonde/conn.h"
 
+#define RUNS_AT_ONCE 256
+
+/*
+ * Was this connection given up? Then its programs run in vain, and no span tells how often: told
+ * here, so that what they cost is known to some of them a connection.
+ */
+static __always_inline bool conn_is_dead(struct sonde_conn *c)
+{
+	struct sonde_query_counts *n;
+
+	if (!(c->flags & SONDE_CONN_DEAD))
+		return false;
+	if (++c->runs < RUNS_AT_ONCE)
+		return true;
+	n = query_counts_here();
+	if (n)
+		__sync_fetch_and_add(&n->v[SONDE_QUERY_RUNS], c->runs);
+	c->runs = 0;
+	return true;
+}
+
 /* What the thread did while it ran the query; another thread's doings are not known. */
 static __always_inline void conn_collect(struct sonde_ev_span *s)
 {

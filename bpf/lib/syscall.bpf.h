@@ -143,7 +143,7 @@ static __always_inline void sys_moved(const struct sys_call *call, long nr, long
 
 	if (!c)
 		return;
-	c->runs += 2;
+	c->runs += conn_is_dead(c) ? 1 : 2;
 	if (ret <= 0) {
 		if (is_read(nr) && ret == 0)
 			conn_eof(c);
