@@ -170,10 +170,10 @@ static int count_queries(struct compare_arms *a)
 {
 	int err = sonde_queries_init(&a->queries, &a->trial);
 
-	for (size_t i = 0; i < a->n_files && !err && a->args->fingerprints; i++)
+	for (size_t i = 0; i < a->n_files && !err; i++)
 		err = sonde_queries_count(&a->queries, &a->trial, a->files[i].server,
 					  a->files[i].reader);
-	if (!err && a->args->fingerprints)
+	if (!err)
 		err = sonde_queries_choose(&a->queries, &a->trial, a->args->fingerprints);
 	return err;
 }

@@ -154,12 +154,16 @@ static int say_next(struct compare_arms *a)
 
 static int judge_why(struct compare_arms *a)
 {
+	const struct sonde_why_data *d = &a->queries.why;
+	bool totals = true;
 	int err;
 
 	if (!a->args->why)
 		return 0;
-	err = sonde_why_judge(&a->trial, &a->queries.why, a->queries.no_mean, a->queries.no_tail,
-			      &a->why);
+	for (size_t s = 0; s < d->n_servers; s++)
+		totals = totals && d->by_total[s];
+	err = sonde_why_judge(&a->trial, &a->queries.why, totals ? "" : a->queries.no_mean,
+			      a->queries.no_tail, &a->why);
 	a->doc.why = &a->why;
 	return err;
 }

@@ -63,6 +63,7 @@ struct fill {
 	int hist_err;
 	struct sonde_trial_queries *queries; /* or NULL */
 	uint64_t slowest_n;
+	bool count_forms; /* by the queries */
 };
 
 /* The window that ends with a time or holds it, since what is read then is of the time before it;
@@ -116,6 +117,19 @@ static void put_queries(struct fill *f, size_t window, double grown)
 			sonde_trial_put(f->t, i, f->server, window, 0, grown);
 }
 
+/* What the kernel summed up of where queries' time went; true where it is that. */
+static bool put_part(struct fill *f, const struct sonde_metric *m, struct known *k, size_t window)
+{
+	double grown = k->has_last && m->value >= k->last ? m->value - k->last : 0;
+
+	if (!f->queries || (m->label && *m->label) ||
+	    !sonde_why_put_total(&f->queries->why, f->server, window, m->desc->name, grown))
+		return false;
+	k->last = m->value;
+	k->has_last = true;
+	return true;
+}
+
 static int on_metric(void *ctx, const struct sonde_metric *m)
 {
 	struct fill *f = ctx;
@@ -123,6 +137,9 @@ static int on_metric(void *ctx, const struct sonde_metric *m)
 	struct known *k;
 	double grown;
 	int err = get_known(f, m, &k);
+
+	if (!err && put_part(f, m, k, window))
+		return 0;
 
 	if (!err && f->queries && !strcmp(m->desc->name, "alloc.calls"))
 		f->queries->exact[f->server] = true;
@@ -157,7 +174,12 @@ static int on_hist(void *ctx, const struct sonde_histrow *h)
 	struct fill *f = ctx;
 	size_t window = window_of(f, h->from_ns + (h->to_ns - h->from_ns) / 2);
 
-	if (strcmp(h->desc->name, SONDE_FIGURE_LATENCY) || window == f->t->n_windows)
+	if (window == f->t->n_windows)
+		return 0;
+	if (f->queries && !strcmp(h->desc->name, SONDE_FORM_HIST))
+		return sonde_forms_put_hist(&f->queries->forms, f->t, f->server, window,
+					    sonde_queries_form_id(h->label), h->hist);
+	if (strcmp(h->desc->name, SONDE_FIGURE_LATENCY))
 		return 0;
 	if (*h->label)
 		return f->queries ? count_command(f, h, window) : 0;
@@ -171,7 +193,8 @@ static int on_span(void *ctx, const struct sonde_span *s)
 	struct fill *f = ctx;
 
 	return sonde_queries_put(f->queries, f->t, f->server, window_of(f, s->last_ns),
-				 sonde_clockpair_real(&f->clock, s->last_ns), f->slowest_n, s);
+				 sonde_clockpair_real(&f->clock, s->last_ns), f->slowest_n,
+				 f->count_forms, s);
 }
 
 static int on_tick(void *ctx, uint64_t ts_ns)
@@ -212,6 +235,7 @@ int sonde_trial_fill_from(struct sonde_trial *t, size_t server, struct sonde_rea
 	struct sonde_visitor v = sonde_fanout_visitor(&both);
 	int err;
 
+	f.count_forms = q && !sonde_queries_has_forms(q, r);
 	/* Without the queries histograms say all that is compared. */
 	v.span = q && sonde_queries_kept(r, &f.slowest_n) != SONDE_KEPT_NONE ? v.span : NULL;
 	err = sonde_reader_visit(r, &filter, &v);

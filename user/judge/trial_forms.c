@@ -9,7 +9,6 @@
 #include "judge/trial_forms.h"
 
 #define MAX_FORMS 20000 /* beyond: they count as one, "other forms" */
-#define OTHER_ID  1
 
 /* Classes by share of the queries, the costliest first. */
 static const struct {
@@ -77,7 +76,7 @@ static const struct sonde_form *find(const struct sonde_forms *f, uint64_t id)
 		return NULL;
 	at = slot_of(f, id);
 	if (!f->slots[at])
-		at = slot_of(f, OTHER_ID);
+		at = slot_of(f, SONDE_FORMS_OTHER);
 	return f->slots[at] ? &f->form[f->slots[at] - 1] : NULL;
 }
 
@@ -90,8 +89,8 @@ static int get(struct sonde_forms *f, uint64_t id, const char *text, struct sond
 	if (err)
 		return err;
 	at = slot_of(f, id);
-	if (!f->slots[at] && f->n >= MAX_FORMS && id != OTHER_ID)
-		return get(f, OTHER_ID, "other forms", out);
+	if (!f->slots[at] && f->n >= MAX_FORMS && id != SONDE_FORMS_OTHER)
+		return get(f, SONDE_FORMS_OTHER, "other forms", out);
 	if (!f->slots[at]) {
 		form.text = strdup(text);
 		form.count = calloc(f->n_servers * 2 + 1, sizeof(*form.count));
@@ -107,8 +106,8 @@ static int get(struct sonde_forms *f, uint64_t id, const char *text, struct sond
 	return 0;
 }
 
-static int count(struct sonde_forms *f, size_t server, int period, uint64_t id, const char *text,
-		 double n, double sum)
+int sonde_forms_count_id(struct sonde_forms *f, size_t server, int period, uint64_t id,
+			 const char *text, double n, double sum)
 {
 	struct sonde_form *form;
 	int err = get(f, id, text, &form);
@@ -127,8 +126,9 @@ int sonde_forms_count(struct sonde_forms *f, size_t server, int period, const st
 
 	if (!sonde_forms_counts(s))
 		return 0;
-	return count(f, server, period, s->fingerprint_id, text && *text ? text : "(no text)", 1,
-		     (double)sonde_span_duration_ns(s));
+	return sonde_forms_count_id(f, server, period, s->fingerprint_id,
+				    text && *text ? text : "(no text)", 1,
+				    (double)sonde_span_duration_ns(s));
 }
 
 int sonde_forms_count_label(struct sonde_forms *f, size_t server, int period, const char *label,
@@ -138,7 +138,7 @@ int sonde_forms_count_label(struct sonde_forms *f, size_t server, int period, co
 
 	for (const char *p = label; *p; p++)
 		id = (id ^ (unsigned char)*p) * 0x100000001b3ull;
-	return count(f, server, period, id, label, n, sum);
+	return sonde_forms_count_id(f, server, period, id, label, n, sum);
 }
 
 /* ---- classes ---- */
@@ -244,22 +244,39 @@ int sonde_forms_choose(struct sonde_forms *f, struct sonde_trial *t, size_t most
 	return err;
 }
 
+/* The sources that a form's latencies go into. Returns how many. */
+static size_t sources_of(const struct sonde_forms *f, uint64_t id, size_t source[2])
+{
+	const struct sonde_form *form = find(f, id);
+	size_t n = 0;
+
+	if (form && form->own >= 0)
+		source[n++] = (size_t)form->own;
+	if (form && form->class >= 0 && f->class_source[form->class] >= 0)
+		source[n++] = (size_t)f->class_source[form->class];
+	return n;
+}
+
 int sonde_forms_put(const struct sonde_forms *f, struct sonde_trial *t, size_t server,
 		    size_t window, const struct sonde_span *s)
 {
-	const struct sonde_form *form = find(f, s->fingerprint_id);
-	uint64_t ns = sonde_span_duration_ns(s);
+	size_t source[2], n = sources_of(f, s->fingerprint_id, source);
 	int err = 0;
 
-	if (!form || !sonde_forms_counts(s))
-		return 0;
-	if (form->own >= 0)
-		err = sonde_windows_add_value(sonde_trial_hist(t, (size_t)form->own, server),
-					      window, ns);
-	if (!err && form->class >= 0 && f->class_source[form->class] >= 0)
-		err = sonde_windows_add_value(
-			sonde_trial_hist(t, (size_t)f->class_source[form->class], server), window,
-			ns);
+	for (size_t i = 0; i < n && !err && sonde_forms_counts(s); i++)
+		err = sonde_windows_add_value(sonde_trial_hist(t, source[i], server), window,
+					      sonde_span_duration_ns(s));
+	return err;
+}
+
+int sonde_forms_put_hist(const struct sonde_forms *f, struct sonde_trial *t, size_t server,
+			 size_t window, uint64_t id, const struct sonde_hist *h)
+{
+	size_t source[2], n = sources_of(f, id, source);
+	int err = 0;
+
+	for (size_t i = 0; i < n && !err; i++)
+		err = sonde_windows_add(sonde_trial_hist(t, source[i], server), window, h);
 	return err;
 }
 

@@ -42,12 +42,18 @@ int sonde_forms_count(struct sonde_forms *f, size_t server, int period, const st
 /* The same of a histogram of @n queries that took @sum ns, by its label. */
 int sonde_forms_count_label(struct sonde_forms *f, size_t server, int period, const char *label,
 			    double n, double sum);
+/* And of a form's histogram; @id SONDE_FORMS_OTHER: of the forms that are not told apart. */
+#define SONDE_FORMS_OTHER 1
+int sonde_forms_count_id(struct sonde_forms *f, size_t server, int period, uint64_t id,
+			 const char *text, double n, double sum);
 /* Between the readings: the @most forms of most time and the classes become sources and metrics of
  * @t. 0 or -ENOMEM. */
 int sonde_forms_choose(struct sonde_forms *f, struct sonde_trial *t, size_t most);
 /* Second reading. 0 or what sonde_windows_add_value says. */
 int sonde_forms_put(const struct sonde_forms *f, struct sonde_trial *t, size_t server,
 		    size_t window, const struct sonde_span *s);
+int sonde_forms_put_hist(const struct sonde_forms *f, struct sonde_trial *t, size_t server,
+			 size_t window, uint64_t id, const struct sonde_hist *h);
 /*
  * How unlike the mixes of forms of two servers are in a period: the share of queries that would
  * have to be others, 0 to 1. NAN: of one nothing is known.

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/mem.h"
+#include "core/num.h"
 #include "judge/trial_queries.h"
 
 #define HOUR_NS (3600 * SONDE_NS_PER_SEC)
@@ -50,6 +51,7 @@ void sonde_queries_fini(struct sonde_trial_queries *q)
 	free(q->last);
 	free(q->hour);
 	free(q->exact);
+	free(q->with_forms);
 	*q = (struct sonde_trial_queries){0};
 }
 
@@ -66,7 +68,8 @@ struct counting {
 	struct sonde_trial_queries *q;
 	const struct sonde_trial *t;
 	size_t server;
-	const struct sonde_clockpair *clock;
+	const struct sonde_reader *r;
+	bool has_forms;
 };
 
 static size_t window_at(const struct sonde_trial *t, uint64_t utc_ns)
@@ -84,9 +87,42 @@ static int on_span(void *ctx, const struct sonde_span *s)
 
 	if (!s->last_ns)
 		return 0;
-	period = sonde_queries_period(c->t,
-				      window_at(c->t, sonde_clockpair_real(c->clock, s->last_ns)));
+	period = sonde_queries_period(
+		c->t, window_at(c->t, sonde_clockpair_real(sonde_reader_clock(c->r), s->last_ns)));
 	return period < 0 ? 0 : sonde_forms_count(&c->q->forms, c->server, period, s);
+}
+
+uint64_t sonde_queries_form_id(const char *label)
+{
+	uint64_t id;
+
+	return sonde_parse_u64(label, &id) ? SONDE_FORMS_OTHER : id;
+}
+
+static int on_form(void *ctx, const struct sonde_histrow *h)
+{
+	struct counting *c = ctx;
+	uint64_t middle = h->from_ns + (h->to_ns - h->from_ns) / 2;
+	size_t window = window_at(c->t, sonde_clockpair_real(sonde_reader_clock(c->r), middle));
+	uint64_t id = sonde_queries_form_id(h->label);
+	int period = sonde_queries_period(c->t, window);
+	char text[512] = "other forms";
+
+	c->has_forms = true;
+	if (period < 0)
+		return 0;
+	if (id != SONDE_FORMS_OTHER && !*sonde_reader_fingerprint(c->r, id, text, sizeof(text)))
+		snprintf(text, sizeof(text), "(no text)");
+	return sonde_forms_count_id(&c->q->forms, c->server, period, id, text,
+				    (double)h->hist->count, h->hist->sum);
+}
+
+bool sonde_queries_has_forms(const struct sonde_trial_queries *q, const struct sonde_reader *r)
+{
+	for (size_t i = 0; i < q->n_with_forms; i++)
+		if (q->with_forms[i] == r)
+			return true;
+	return false;
 }
 
 static void say(char *why, size_t size, const struct sonde_reader *r, enum sonde_kept kept,
@@ -98,32 +134,51 @@ static void say(char *why, size_t size, const struct sonde_reader *r, enum sonde
 			 remedy);
 }
 
+static int count_forms(struct counting *c, struct sonde_reader *r, enum sonde_kept kept)
+{
+	struct sonde_trial_queries *q = c->q;
+	struct sonde_visitor by_form = {.ctx = c, .hist = on_form};
+	struct sonde_visitor by_query = {.ctx = c, .span = on_span};
+	struct sonde_reader_filter filter = {
+		.since_ns = c->t->start_ns,
+		.until_ns = c->t->start_ns + c->t->n_windows * c->t->window_ns + 1,
+		.hist_name = SONDE_FORM_HIST,
+		.hist_sums = true,
+	};
+	int err = sonde_reader_visit(r, &filter, &by_form);
+
+	if (err || c->has_forms) {
+		if (!err)
+			err = SONDE_GROW(q->with_forms, q->n_with_forms, q->cap_with_forms);
+		if (!err)
+			q->with_forms[q->n_with_forms++] = r;
+		return err;
+	}
+	if (kept == SONDE_KEPT_ALL)
+		return sonde_reader_visit(r, &filter, &by_query);
+	say(q->no_forms, sizeof(q->no_forms), r, kept, "record with the lens query");
+	return 0;
+}
+
 int sonde_queries_count(struct sonde_trial_queries *q, const struct sonde_trial *t, size_t server,
 			struct sonde_reader *r)
 {
-	struct counting c = {q, t, server, sonde_reader_clock(r)};
-	struct sonde_visitor v = {.ctx = &c, .span = on_span};
-	struct sonde_reader_filter filter = {
-		.since_ns = t->start_ns,
-		.until_ns = t->start_ns + t->n_windows * t->window_ns + 1,
-	};
+	struct counting c = {q, t, server, r, false};
 	uint64_t slowest;
 	enum sonde_kept kept = sonde_queries_kept(r, &slowest);
 
 	if (kept == SONDE_KEPT_NONE)
 		say(q->no_tail, sizeof(q->no_tail), r, kept,
 		    "--spans slowest=1000/h keeps what the tail needs");
-	if (kept != SONDE_KEPT_ALL) {
-		say(q->no_forms, sizeof(q->no_forms), r, kept, "--spans all keeps all");
-		say(q->no_mean, sizeof(q->no_mean), r, kept, "--spans all keeps all");
-		return 0;
-	}
-	return *q->no_forms ? 0 : sonde_reader_visit(r, &filter, &v);
+	if (kept != SONDE_KEPT_ALL)
+		say(q->no_mean, sizeof(q->no_mean), r, kept,
+		    "record with --anatomy, or --spans all");
+	return count_forms(&c, r, kept);
 }
 
 int sonde_queries_choose(struct sonde_trial_queries *q, struct sonde_trial *t, size_t most)
 {
-	if (*q->no_forms)
+	if (*q->no_forms || !most)
 		return 0;
 	if (!q->forms.n) {
 		snprintf(q->no_forms, sizeof(q->no_forms), "the recordings have no queries");
@@ -149,7 +204,7 @@ static void count_hour(struct sonde_trial_queries *q, size_t server, int period,
 }
 
 int sonde_queries_put(struct sonde_trial_queries *q, struct sonde_trial *t, size_t server,
-		      size_t window, uint64_t utc_ns, uint64_t slowest_n,
+		      size_t window, uint64_t utc_ns, uint64_t slowest_n, bool forms,
 		      const struct sonde_span *s)
 {
 	int period, err = 0;
@@ -163,7 +218,7 @@ int sonde_queries_put(struct sonde_trial_queries *q, struct sonde_trial *t, size
 	if (window >= t->n_windows || period < 0)
 		return 0;
 	q->last[server] = window;
-	if (!*q->no_forms)
+	if (forms && !*q->no_forms)
 		err = sonde_forms_put(&q->forms, t, server, window, s);
 	if (slowest_n)
 		count_hour(q, server, period, utc_ns, slowest_n, sonde_span_duration_ns(s));

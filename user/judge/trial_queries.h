@@ -14,6 +14,9 @@ struct sonde_trial_queries {
 	struct sonde_forms forms;    /* by the queries themselves; empty: not to be had          */
 	struct sonde_forms commands; /* by the histograms of each command, which all have        */
 	struct sonde_why_data why;
+	/* Recordings that hold forms as histograms: their queries are not counted again. */
+	const struct sonde_reader **with_forms;
+	size_t n_with_forms, cap_with_forms;
 	char no_forms[240]; /* why there are no forms; "": there are                             */
 	char no_mean[240], no_tail[240];
 	bool *exact;  /* [n_servers] was every allocation counted?                               */
@@ -32,14 +35,19 @@ int sonde_queries_init(struct sonde_trial_queries *q, const struct sonde_trial *
 void sonde_queries_fini(struct sonde_trial_queries *q);
 /* Before, 1 after, -1 in neither period. */
 int sonde_queries_period(const struct sonde_trial *t, size_t window);
-/* First reading of a recording: forms are counted, where all its queries are there. 0 or -errno. */
+/* Does a recording hold forms as histograms? After the first reading. */
+bool sonde_queries_has_forms(const struct sonde_trial_queries *q, const struct sonde_reader *r);
+/* "0x00000000000033ff" or "other": the form of a histogram. */
+uint64_t sonde_queries_form_id(const char *label);
+/* First reading of a recording: forms are counted, by their histograms, or where it has none but
+ * all its queries by these. 0 or -errno. */
 int sonde_queries_count(struct sonde_trial_queries *q, const struct sonde_trial *t, size_t server,
 			struct sonde_reader *r);
 /* Between the readings; see sonde_forms_choose. */
 int sonde_queries_choose(struct sonde_trial_queries *q, struct sonde_trial *t, size_t most);
-/* A query of the second reading. 0 or -errno. */
+/* A query of the second reading; @forms: its form, too. 0 or -errno. */
 int sonde_queries_put(struct sonde_trial_queries *q, struct sonde_trial *t, size_t server,
-		      size_t window, uint64_t utc_ns, uint64_t slowest_n,
+		      size_t window, uint64_t utc_ns, uint64_t slowest_n, bool forms,
 		      const struct sonde_span *s);
 
 #endif

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "core/mem.h"
+#include "core/str.h"
 #include "judge/trial_forms.h"
 #include "judge/trial_why.h"
 
@@ -51,7 +52,8 @@ int sonde_why_init(struct sonde_why_data *d, const struct sonde_trial *t)
 	d->part = calloc(cells * SONDE_PART__MAX + 1, sizeof(*d->part));
 	d->count = calloc(cells + 1, sizeof(*d->count));
 	d->cell = calloc(t->n_servers * 2 + 1, sizeof(*d->cell));
-	if (d->part && d->count && d->cell)
+	d->by_total = calloc(t->n_servers + 1, sizeof(*d->by_total));
+	if (d->part && d->count && d->cell && d->by_total)
 		return 0;
 	sonde_why_fini(d);
 	return -ENOMEM;
@@ -64,6 +66,7 @@ void sonde_why_fini(struct sonde_why_data *d)
 	free(d->cell);
 	free(d->part);
 	free(d->count);
+	free(d->by_total);
 	*d = (struct sonde_why_data){0};
 }
 
@@ -124,10 +127,32 @@ void sonde_why_put(struct sonde_why_data *d, size_t server, int period, size_t w
 
 	if (!s->has_parts || !sonde_forms_counts(s))
 		return;
-	d->count[at]++;
-	for (int p = 0; p < SONDE_PART__MAX; p++)
+	d->count[at] += !d->by_total[server];
+	for (int p = 0; p < SONDE_PART__MAX && !d->by_total[server]; p++)
 		d->part[at * SONDE_PART__MAX + (size_t)p] += (double)s->part_ns[p];
 	keep_slow(&d->cell[server * 2 + (size_t)period], window, sonde_span_duration_ns(s), s);
+}
+
+bool sonde_why_put_total(struct sonde_why_data *d, size_t server, size_t window, const char *name,
+			 double grown)
+{
+	static const char spans[] = "query.part_spans", part[] = "query.part.";
+	size_t at = server * d->n_windows + window;
+	unsigned int p = 0;
+
+	if (!strcmp(name, spans)) {
+		d->by_total[server] = true;
+		if (window < d->n_windows)
+			d->count[at] += grown;
+		return true;
+	}
+	if (!sonde_str_starts(name, part))
+		return false;
+	while (p < SONDE_PART__MAX && strcmp(sonde_part_name(p), name + strlen(part)))
+		p++;
+	if (p < SONDE_PART__MAX && window < d->n_windows)
+		d->part[at * SONDE_PART__MAX + p] += grown;
+	return true;
 }
 
 void sonde_why_hour(struct sonde_why_data *d, size_t server, int period, uint64_t ns)

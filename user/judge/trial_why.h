@@ -34,6 +34,7 @@ struct sonde_why_data {
 	double *part;  /* [server][window][SONDE_PART__MAX] ns                                   */
 	double *count; /* [server][window] queries whose parts are known                         */
 	struct sonde_why_cell *cell; /* [server][2]                                              */
+	bool *by_total; /* [server] the kernel's totals are there: queries add nothing           */
 };
 
 /* 0 or -ENOMEM. */
@@ -42,6 +43,10 @@ void sonde_why_fini(struct sonde_why_data *d);
 /* Memory that it lacks for one of the slowest makes the known tail shorter. */
 void sonde_why_put(struct sonde_why_data *d, size_t server, int period, size_t window,
 		   const struct sonde_span *s);
+/* What a counter of the kernel's totals grew by: "query.part_spans" or "query.part.NAME". False: it
+ * is neither. */
+bool sonde_why_put_total(struct sonde_why_data *d, size_t server, size_t window, const char *name,
+			 double grown);
 /* Of the hour that was kept by its @n slowest the fastest kept took @ns: faster ones are missing.
  */
 void sonde_why_hour(struct sonde_why_data *d, size_t server, int period, uint64_t ns);
