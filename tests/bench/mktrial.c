@@ -8,16 +8,17 @@
  *   and a restart costs 2 % of everything
  *
  *   mktrial DIR BEFORE_DAYS AFTER_DAYS [same] [touched] [gap] [noisy] [skewed] [two] [minutes]
- *           [queries] [late] [alien]
+ *           [queries] [totals] [late] [alien]
  *
  * A server that was restarted has two recordings, one before and one since. queries: each query is
  * kept, with its form and where its time went (on: of +23 % 14 are huge page faults, 6 madvise and
- * 3 user CPU; off: the slow ones wait for mmap_lock). late: se05-2 was restarted 30 hours late.
- * alien: se05-2 has another CPU, another index and other queries than se05. two: without se05;
- * minutes: a step is a minute, not ten; same: nothing but the restarts; touched: huge pages were
- * switched on a reference server, too; gap: a server was not recorded for 6 hours; noisy: the
- * control has five times the noise; skewed: se05-2 gets a third fewer queries after the change. The
- * change is at 2026-11-09T00:00:00Z.
+ * 3 user CPU; off: the slow ones wait for mmap_lock). totals: as queries, but
+ * kept are only the 20 slowest an hour, and of all the kernel's totals by part. late: se05-2 was
+ * restarted 30 hours late. alien: se05-2 has another CPU, another index and other queries than
+ * se05. two: without se05; minutes: a step is a minute, not ten; same: nothing but the restarts;
+ * touched: huge pages were switched on a reference server, too; gap: a server was not recorded for
+ * 6 hours; noisy: the control has five times the noise; skewed: se05-2 gets a third fewer queries
+ * after the change. The change is at 2026-11-09T00:00:00Z.
  */
 #include <stdio.h>
 
@@ -38,7 +39,7 @@ struct options {
 	size_t before, after; /* steps */
 	uint64_t step_ns;
 	size_t tick; /* so many steps are one transaction */
-	bool same, touched, gap, noisy, skewed, two, minutes, queries, late, alien;
+	bool same, touched, gap, noisy, skewed, two, minutes, queries, totals, late, alien;
 };
 
 static const struct server {
@@ -130,6 +131,7 @@ struct making {
 	struct sonde_rng rng;
 	double table[TABLE], factor[TABLE], *load, *own, *level;
 	double queries, faults;
+	double part[SONDE_PART__MAX];
 	uint64_t seq;
 	struct sonde_hist hist;
 };
@@ -179,6 +181,23 @@ static void set_parts(const struct making *m, struct sonde_span *s, double base,
 	s->has_parts = true;
 }
 
+/* What the kernel sums up. */
+static int put_totals(struct making *m, uint64_t ts_ns)
+{
+	struct sonde_metric_desc d = {"query.part_spans", "count", SONDE_COUNTER, ""};
+	int err = put(m->v, &d, "", ts_ns, m->queries);
+
+	d.unit = "ns";
+	for (unsigned int p = 0; p < SONDE_PART__MAX && !err; p++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "query.part.%s", sonde_part_name(p));
+		d.name = name;
+		err = put(m->v, &d, "", ts_ns, m->part[p]);
+	}
+	return err;
+}
+
 static int put_query(struct making *m, uint64_t end_ns, size_t at, double base, double total)
 {
 	bool alien = m->o->alien && !strcmp(m->s->name, "se05-2");
@@ -207,6 +226,8 @@ static int put_query(struct making *m, uint64_t end_ns, size_t at, double base, 
 	s.start_ns = s.request_end_ns = s.arrival_ns;
 	s.first_ns = s.last_ns;
 	set_parts(m, &s, base, total);
+	for (unsigned int p = 0; p < SONDE_PART__MAX; p++)
+		m->part[p] += (double)s.part_ns[p];
 	return sonde_visit(m->v, span, &s);
 }
 
@@ -243,6 +264,8 @@ static int put_step(struct making *m, size_t step)
 			6e10 * exp(m->level[step] + (changed ? -0.02 : 0) +
 				   (treated ? log(0.945) : 0)));
 	err = err ? err : put(m->v, &spans, "", to, m->queries);
+	if (!err && m->o->totals)
+		err = put_totals(m, to);
 	err = err ? err : put(m->v, &faults, "base.minor", to, m->faults);
 	return err || (step + 1) % m->o->tick ? err : sonde_visit(m->v, tick, to);
 }
@@ -267,6 +290,7 @@ static int put_all(struct making *m, size_t from, size_t to)
 	if (!err && m->o->touched && !strcmp(m->s->name, "se03"))
 		err = put_note(m);
 	m->queries = m->faults = 0;
+	memset(m->part, 0, sizeof(m->part));
 	for (size_t i = from; i < to && !err; i++) {
 		bool gap = m->o->gap && !strcmp(m->s->name, "se05") && i >= m->o->before + 200 &&
 			   i < m->o->before + 236;
@@ -278,8 +302,10 @@ static int put_all(struct making *m, size_t from, size_t to)
 
 static int record(struct making *m, const char *suffix, size_t from, size_t to)
 {
-	struct sonde_writer_opts opts = {
-		.spans = {.mode = m->o->queries ? SONDE_SPANS_ALL : SONDE_SPANS_NONE}};
+	struct sonde_writer_opts opts = {.spans = {m->o->totals	   ? SONDE_SPANS_SLOWEST
+						   : m->o->queries ? SONDE_SPANS_ALL
+								   : SONDE_SPANS_NONE,
+						   20}};
 	struct sonde_writer *w = NULL;
 	char path[512];
 	int err;
@@ -328,8 +354,8 @@ static int parse(int argc, char **argv, struct options *o)
 		bool *flag;
 	} flags[] = {{"same", &o->same},       {"touched", &o->touched}, {"gap", &o->gap},
 		     {"noisy", &o->noisy},     {"skewed", &o->skewed},	 {"two", &o->two},
-		     {"minutes", &o->minutes}, {"queries", &o->queries}, {"late", &o->late},
-		     {"alien", &o->alien}};
+		     {"minutes", &o->minutes}, {"queries", &o->queries}, {"totals", &o->totals},
+		     {"late", &o->late},       {"alien", &o->alien}};
 	uint64_t before, after;
 
 	if (argc < 4 || sonde_parse_u64(argv[2], &before) || sonde_parse_u64(argv[3], &after) ||
@@ -345,6 +371,7 @@ static int parse(int argc, char **argv, struct options *o)
 			return -EINVAL;
 		*flags[k].flag = true;
 	}
+	o->queries = o->queries || o->totals;
 	o->step_ns = (o->minutes ? 60 : 600) * SONDE_NS_PER_SEC;
 	o->tick = o->minutes ? 10 : 1;
 	o->before = before * DAY_NS / o->step_ns;
@@ -360,8 +387,9 @@ int main(int argc, char **argv)
 	int err = parse(argc, argv, &o);
 
 	if (err) {
-		fprintf(stderr, "usage: mktrial DIR BEFORE_DAYS AFTER_DAYS [same] [touched] [gap] "
-				"[noisy] [skewed] [two] [minutes] [queries] [late] [alien]\n");
+		fprintf(stderr,
+			"usage: mktrial DIR BEFORE_DAYS AFTER_DAYS [same] [touched] [gap] "
+			"[noisy] [skewed] [two] [minutes] [queries] [totals] [late] [alien]\n");
 		return 2;
 	}
 	load = calloc(o.before + o.after, sizeof(*load));

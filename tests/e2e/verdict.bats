@@ -12,16 +12,18 @@ FULL=$BATS_FILE_TMPDIR/full
 SAME=$BATS_FILE_TMPDIR/same
 NOISY=$BATS_FILE_TMPDIR/noisy
 QUERIES=$BATS_FILE_TMPDIR/queries
+TOTALS=$BATS_FILE_TMPDIR/totals
 WRONG=$BATS_FILE_TMPDIR/wrong
 ARMS=(--pair off=se03-2/se03 --pair on=se05-2/se05 --control restart=se04-2/se04)
 
 setup_file() {
-	mkdir "$FULL" "$SAME" "$NOISY" "$QUERIES" "$WRONG"
+	mkdir "$FULL" "$SAME" "$NOISY" "$QUERIES" "$TOTALS" "$WRONG"
 	local pids=()
 	"$MAKE" "$FULL" 7 14 touched 3>&- & pids+=($!)
 	"$MAKE" "$SAME" 3 3 same gap 3>&- & pids+=($!)
 	"$MAKE" "$NOISY" 2 2 noisy skewed 3>&- & pids+=($!)
 	"$MAKE" "$QUERIES" 2 2 queries 3>&- & pids+=($!)
+	"$MAKE" "$TOTALS" 2 2 totals 3>&- & pids+=($!)
 	"$MAKE" "$WRONG" 2 2 queries late alien 3>&- & pids+=($!)
 	for pid in "${pids[@]}"; do
 		wait "$pid" || return 1
@@ -84,6 +86,27 @@ part() { # OF ARM PART POINTS
 	verdict "$FULL" --post $CHANGE.. --why >"$BATS_TEST_TMPDIR/text"
 	grep -q '^Why the mean changed is not known: .*sonde keeps none or not all of its queries' \
 		"$BATS_TEST_TMPDIR/text"
+}
+
+# What weeks are recorded with: totals of all queries, and of each hour the slowest.
+@test "why, and by form: from totals and the slowest of each hour it is the same" {
+	verdict "$QUERIES" --post $CHANGE.. --why --json >"$BATS_TEST_TMPDIR/all"
+	verdict "$TOTALS" --post $CHANGE.. --why --json >"$BATS_TEST_TMPDIR/json"
+	# All but a recording's first interval, whose totals have nothing to be counted from.
+	[ "$(jq '[.why.rows[].known > 0.99] | all' "$BATS_TEST_TMPDIR/json")" = true ]
+	part mean on fault_pmd 14
+	part mean on sys_madvise 6
+	part mean off fault_base -10.9
+	part slowest on fault_pmd 14
+	# A tail is told of as far as it is known whole.
+	jq -e '.why.rows[] | select(.of == "slowest") | .share > 0.003 and .share <= 0.01' \
+		"$BATS_TEST_TMPDIR/json" >/dev/null
+	# Of forms the same queries are counted: the rows are equal to the last digit.
+	for file in all json; do
+		jq -S '[.rows[] | select(.group)]' "$BATS_TEST_TMPDIR/$file" >"$BATS_TEST_TMPDIR/$file.forms"
+	done
+	[ "$(jq length "$BATS_TEST_TMPDIR/json.forms")" = 105 ]
+	cmp "$BATS_TEST_TMPDIR/all.forms" "$BATS_TEST_TMPDIR/json.forms"
 }
 
 @test "what differs besides the treatment is told: hardware, index, load, restart" {

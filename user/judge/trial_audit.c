@@ -9,9 +9,11 @@
 #include "core/mem.h"
 #include "core/str.h"
 #include "judge/trial_audit_impl.h"
+#include "judge/trial_figures.h"
 
 #define MIX_DIFFERS  0.05 /* of the queries of a pair */
 #define SEEN_DIFFERS 0.01 /* of the time */
+#define FORMS_KNOWN  0.95
 
 static int add_line(char ***lines, size_t *n, size_t *cap, const char *fmt, va_list ap)
 {
@@ -199,6 +201,31 @@ static int check_exact(struct audit *a, const struct sonde_trial_pair *p)
 		a->t->servers[x ? p->treated : p->reference]);
 }
 
+/* A form is only as good as the share of the queries that was told apart by it. */
+static int check_forms(struct audit *a, size_t server)
+{
+	const struct sonde_trial *t = a->t;
+	const struct sonde_trial_cell *all = &t->sources[sonde_figure_latency()].cell[server];
+	const struct sonde_forms *f = &a->q->forms;
+	double known[2] = {0, 0}, n[2] = {0, 0};
+	int err = 0;
+
+	for (size_t i = 0; i < f->n; i++)
+		for (int p = 0; p < 2; p++)
+			known[p] += f->form[i].count[server * 2 + (size_t)p];
+	for (size_t w = 0; w < t->n_windows; w++)
+		if (sonde_queries_period(t, w) >= 0)
+			n[sonde_queries_period(t, w)] += all->den[w];
+	for (int p = 0; p < 2 && f->n && !err; p++)
+		if (n[p] > 0 && known[p] < FORMS_KNOWN * n[p])
+			err = audit_caution(a,
+					    "of %.0f %% of the queries of %s %s the form is not "
+					    "known: rows by form and cost are of the others",
+					    100 * (1 - known[p] / n[p]), t->servers[server],
+					    when_of(p));
+	return err;
+}
+
 static int check_pairs(struct audit *a)
 {
 	static int (*const checks[])(struct audit *, const struct sonde_trial_pair *) = {
@@ -257,6 +284,8 @@ int sonde_audit_make(struct sonde_trial *t, const struct sonde_audit_server *ser
 	err = err ? err : audit_check_ages(&a);
 	err = err ? err : check_pairs(&a);
 	err = err ? err : check_alike(&a);
+	for (size_t s = 0; s < t->n_servers && !err; s++)
+		err = check_forms(&a, s);
 	free(a.first);
 	free(a.last);
 	free(a.n);
