@@ -201,6 +201,55 @@ static void test_restarts(void **state)
 	       "se03 (reference) was restarted at 2026-11-09T00:00:00Z: its memory began anew");
 }
 
+/* One recording that goes on over a restart has both processes; a child is none of them. */
+static void test_followed(void **state)
+{
+	static const char *const facts[][2] = {
+		{"target.0.comm", "searchd"},
+		{"target.0.pid", "10"},
+		{"target.0.allocator", "glibc"},
+		{"target.1.comm", "searchd"},
+		{"target.1.pid", "11"},
+		{"target.1.allocator", "glibc"},
+		{"target.2.comm", "searchd"},
+		{"target.2.pid", "1234"},
+		{"target.2.allocator", "jemalloc"},
+	};
+	struct sonde_clockpair clock = {MONO_NS, CHANGE_NS};
+	struct sonde_writer_opts opts = {.clock = clock, .overwrite = true};
+	struct sonde_note note = {.ts_ns = MONO_NS,
+				  .level = SONDE_NOTE_EVENT,
+				  .lens = "",
+				  .what = "restarted: pid 1234 is observed now",
+				  .remedy = ""};
+	struct sonde_meta meta = {0};
+	struct sonde_writer *w = NULL;
+	const struct sonde_visitor *v;
+	char path[64], target[16];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/0-0.sonde", dir);
+	assert_int_equal(sonde_writer_open(&w, path, &opts), 0);
+	v = sonde_writer_visitor(w);
+	sonde_meta_set_clock(&meta, &clock);
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(facts); i++)
+		sonde_meta_set(&meta, facts[i][0], "%s", facts[i][1]);
+	assert_int_equal(v->begin(v->ctx, &meta), 0);
+	assert_int_equal(v->end(v->ctx, NULL), 0);
+	assert_int_equal(sonde_writer_close(&w), 0);
+	sonde_meta_fini(&meta);
+	assert_int_equal(sonde_reader_open(&readers[n_readers++], path), 0);
+	sonde_snapshot_init(&snaps[0]);
+	assert_int_equal(snaps[0].visitor.note(snaps[0].visitor.ctx, &note), 0);
+	servers[0].snap = &snaps[0];
+	assert_int_equal(sonde_audit_add(&servers[0], readers[0]), 0);
+	sonde_audit_last_target(&servers[0], target, sizeof(target));
+	assert_string_equal(target, "2");
+	sonde_audit_server_fini(&servers[0]);
+	sonde_snapshot_fini(&snaps[0]);
+	sonde_reader_free(&readers[--n_readers]);
+}
+
 static void test_observed(void **state)
 {
 	(void)state;
@@ -256,7 +305,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_clean),	 cmocka_unit_test(test_changes),
 		cmocka_unit_test(test_restarts), cmocka_unit_test(test_observed),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_refused),	 cmocka_unit_test(test_followed),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
