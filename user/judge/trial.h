@@ -104,8 +104,8 @@ struct sonde_trial {
 	struct sonde_trial_options options;
 };
 
-/* Width for windows of an observation this long: 10 min from 2 days on, 1 min from 1 h, else 10 s.
- */
+/* Width for windows of an observation this long: 10 min from 2 days on, else 1 min, which is what
+ * recordings keep histograms by. */
 uint64_t sonde_trial_window_ns(uint64_t duration_ns);
 
 /*
