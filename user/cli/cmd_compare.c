@@ -133,11 +133,19 @@ const struct sonde_command sonde_command_compare = {
 		"control, comes with an interval that allows for neighbouring minutes being alike, "
 		"and with a word: different, equivalent, inconclusive (and how many more days "
 		"would "
-		"tell) or unstable (the control differs from itself by too much).",
+		"tell) or unstable (the control differs from itself by too much). Forms of queries "
+		"and classes by their cost before the change have rows of their own. --why splits "
+		"the "
+		"change into what queries spent their time on; what differs between the servers "
+		"besides the treatment is told with the verdict.",
 	.examples = {{"sonde compare off.sonde always.sonde", "what huge pages change"},
 		     {"sonde compare a.sonde b.sonde --json", "every figure, for a program"},
 		     {"sonde compare --pair off=se03-2/se03 --control restart=se04-2/se04 --post "
 		      "2026-11-16T00:00:00Z.. *.sonde",
-		      "two weeks before a change against the time since"}},
+		      "two weeks before a change against the time since"},
+		     {"sonde compare --pair off=b/a --control restart=d/c --post -7d.. --why "
+		      "--hosts 40 "
+		      "--ram-per-host 64G *.sonde",
+		      "and why, and what it is worth"}},
 	.run = run_compare,
 };

@@ -19,6 +19,8 @@
 
 #define SONDE_TRIAL_NAME  64
 #define SONDE_TRIAL_GROUP 160
+/* Pairs an arm from which on how far restarts are apart is known, if not well. */
+#define SONDE_RESTARTS_LEAST 3
 
 enum sonde_trial_kind {
 	SONDE_TRIAL_LEVEL, /* of each window the sum of readings and their number: RSS   */
@@ -166,6 +168,8 @@ struct sonde_verdict_row {
 	double percentile_low2, percentile_high2; /* and that of 1 - 2 alpha */
 	bool forms_differ; /* an end is off by more than 20 % of the half width      */
 	double se, df, p, p_adjusted;
+	size_t restarts;  /* of the arm that has fewer                                           */
+	bool by_restarts; /* se and df are of how far pairs are apart: that is more              */
 	double alpha;
 	size_t family; /* tests that p_adjusted allows for                                    */
 	size_t batches_before, batches_after; /* not resampled                               */

@@ -49,7 +49,7 @@ static double asked_length(const struct sonde_trial_work *k)
 
 	while (m.source < t->n_sources && t->sources[m.source].kind != SONDE_TRIAL_HIST)
 		m.source++;
-	for (size_t c = 0; c < k->n_contrasts; c++) {
+	for (size_t c = 0; c < k->n_contrasts && m.source < t->n_sources; c++) {
 		for (int p = SONDE_BEFORE; p < SONDE_PERIODS; p++) {
 			const struct sonde_trial_period *at = p ? &t->after : &t->before;
 			sonde_autofree double *x =

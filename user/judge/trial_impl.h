@@ -79,6 +79,13 @@ int sonde_effect_growth(const struct sonde_trial_work *k, const struct sonde_tri
  */
 int sonde_effect_resample(const struct sonde_trial_work *k, struct sonde_effect *out);
 
+/*
+ * trial_restart.c: the error of an effect by how far the pairs of its arms are apart. -ENODATA: an
+ * arm has fewer than SONDE_RESTARTS_LEAST, or it cannot be had.
+ */
+int sonde_effect_restarts(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
+			  const struct sonde_contrast *c, struct sonde_estimate *out);
+
 /* Windows a block that the data ask for, 1 h at least, in a period. */
 size_t sonde_boot_block(const struct sonde_trial_work *k, int period);
 

@@ -88,7 +88,12 @@ static void set_forms(const struct judging *j, const struct sonde_effect *e,
 	row->days_needed = sonde_stats_growth_needed(
 		row->days, e->variance[SONDE_BEFORE], e->variance[SONDE_AFTER],
 		sonde_stats_mde(1, j->k->alpha, POWER), row->margin);
-	row->restart_alarm = sonde_stats_restart_alarm(row->se, RESTART_SD);
+	row->restart_alarm =
+		row->by_restarts
+			? NAN
+			: sonde_stats_restart_alarm(
+				  row->se,
+				  RESTART_SD / sqrt(row->restarts > 1 ? (double)row->restarts : 1));
 }
 
 static void set_interval(const struct judging *j, const struct sonde_effect *e,
@@ -172,6 +177,31 @@ static void say_missing(const struct judging *j, const struct sonde_trial_metric
 	}
 }
 
+/* Restarts tell the error where they are further apart than the windows know of. */
+static int widen_by_restarts(const struct judging *j, const struct sonde_trial_metric *m,
+			     const struct sonde_contrast *c, struct sonde_effect *effect,
+			     struct sonde_verdict_row *row)
+{
+	struct sonde_estimate e;
+	double tail = 1 - j->k->alpha / 2;
+	int err = sonde_effect_restarts(j->k, m, c, &e);
+
+	row->restarts = c->arm->n_pairs;
+	if (c->against && c->against->n_pairs < row->restarts)
+		row->restarts = c->against->n_pairs;
+	if (err || sonde_stats_t_quantile(tail, e.df) * e.se <=
+			   sonde_stats_t_quantile(tail, effect->e.df) * effect->e.se)
+		return err == -ENOMEM ? err : 0;
+	row->by_restarts = true;
+	effect->e.se = e.se;
+	effect->e.df = e.df;
+	/* No number of days makes restarts more alike. */
+	effect->variance[SONDE_BEFORE] = e.se * e.se;
+	effect->variance[SONDE_AFTER] = 0;
+	effect->low = effect->high = effect->low2 = effect->high2 = NAN;
+	return 0;
+}
+
 static int fill_row(const struct judging *j, size_t metric, size_t contrast,
 		    struct sonde_verdict_row *row)
 {
@@ -186,6 +216,8 @@ static int fill_row(const struct judging *j, size_t metric, size_t contrast,
 	if (!has_values(j, m, weight, row))
 		return 0;
 	err = find_effect(j, metric, contrast, &effect);
+	if (!err && widen_by_restarts(j, m, &j->k->contrasts[contrast], &effect, row))
+		return -ENOMEM;
 	if (err == -ENOMEM)
 		return err;
 	if (!growth)

@@ -92,16 +92,23 @@ static void print_short(FILE *out, const struct sonde_trial_result *r)
 static void print_cautions(FILE *out, const struct sonde_verdict_doc *d)
 {
 	const struct sonde_trial_result *r = d->result;
-	size_t single = 0;
+	size_t least = SIZE_MAX;
 	char text[32];
 
 	for (size_t i = 0; i < d->trial->n_arms; i++)
-		single += d->trial->arms[i].n_pairs == 1;
-	if (single)
+		if (d->trial->arms[i].n_pairs < least)
+			least = d->trial->arms[i].n_pairs;
+	if (least < SONDE_RESTARTS_LEAST)
 		fprintf(out,
-			"CAUTION 1 restart per arm: restart luck not measured; if restarts alone "
-			"differ by 1 %%, the narrowest interval here misses in %.0f %% of trials\n",
-			100 * restart_alarm(r));
+			"CAUTION %zu restart%s per arm: restart luck not measured; if restarts "
+			"alone differ by 1 %%, the narrowest interval here misses in %.0f %% of "
+			"trials\n",
+			least, least == 1 ? "" : "s", 100 * restart_alarm(r));
+	else
+		fprintf(out,
+			"%zu restarts per arm: intervals are of how far these are apart where that "
+			"is more than windows say\n",
+			least);
 	if (!r->baseline)
 		fprintf(out, "CAUTION no baseline: server differences not removed\n");
 	if (!r->control)

@@ -73,6 +73,8 @@ static json_t *row_json(const struct sonde_verdict_row *row)
 	json_object_set_new(o, "group", *row->group ? bytes_json(row->group) : json_null());
 	json_object_set_new(o, "unit", text_or_null(row->unit));
 	json_object_set_new(o, "values", plain_json(row->plain));
+	json_object_set_new(o, "restarts", json_integer((json_int_t)row->restarts));
+	json_object_set_new(o, "by_restarts", json_boolean(row->by_restarts));
 	json_object_set_new(o, "short_batches", json_boolean(row->short_batches));
 	json_object_set_new(o, "batches_before", json_integer((json_int_t)row->batches_before));
 	json_object_set_new(o, "batches_after", json_integer((json_int_t)row->batches_after));
