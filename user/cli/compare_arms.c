@@ -168,7 +168,7 @@ static int open_files(struct compare_arms *a)
 /* The files' queries are counted first, so that their forms are known when figures are read. */
 static int count_queries(struct compare_arms *a)
 {
-	int err = sonde_queries_init(&a->queries, &a->trial);
+	int err = sonde_queries_init(&a->queries, &a->trial, a->args->why);
 
 	for (size_t i = 0; i < a->n_files && !err; i++)
 		err = sonde_queries_count(&a->queries, &a->trial, a->files[i].server,

@@ -29,7 +29,7 @@ enum sonde_kept sonde_queries_kept(const struct sonde_reader *r, uint64_t *slowe
 	return SONDE_KEPT_SLOWEST;
 }
 
-int sonde_queries_init(struct sonde_trial_queries *q, const struct sonde_trial *t)
+int sonde_queries_init(struct sonde_trial_queries *q, const struct sonde_trial *t, bool why)
 {
 	*q = (struct sonde_trial_queries){0};
 	sonde_forms_init(&q->forms, t->n_servers);
@@ -37,7 +37,7 @@ int sonde_queries_init(struct sonde_trial_queries *q, const struct sonde_trial *
 	q->last = calloc(t->n_servers + 1, sizeof(*q->last));
 	q->hour = calloc(t->n_servers + 1, sizeof(*q->hour));
 	q->exact = calloc(t->n_servers + 1, sizeof(*q->exact));
-	if (q->exact && q->last && q->hour && !sonde_why_init(&q->why, t))
+	if (q->exact && q->last && q->hour && (!why || !sonde_why_init(&q->why, t)))
 		return 0;
 	sonde_queries_fini(q);
 	return -ENOMEM;

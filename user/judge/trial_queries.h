@@ -30,8 +30,8 @@ struct sonde_trial_queries {
 enum sonde_kept { SONDE_KEPT_NONE, SONDE_KEPT_SLOWEST, SONDE_KEPT_ALL };
 enum sonde_kept sonde_queries_kept(const struct sonde_reader *r, uint64_t *slowest_n);
 
-/* 0 or -ENOMEM. */
-int sonde_queries_init(struct sonde_trial_queries *q, const struct sonde_trial *t);
+/* @why: also where their time went. 0 or -ENOMEM. */
+int sonde_queries_init(struct sonde_trial_queries *q, const struct sonde_trial *t, bool why);
 void sonde_queries_fini(struct sonde_trial_queries *q);
 /* Before, 1 after, -1 in neither period. */
 int sonde_queries_period(const struct sonde_trial *t, size_t window);

@@ -125,7 +125,7 @@ void sonde_why_put(struct sonde_why_data *d, size_t server, int period, size_t w
 {
 	size_t at = server * d->n_windows + window;
 
-	if (!s->has_parts || !sonde_forms_counts(s))
+	if (!d->part || !s->has_parts || !sonde_forms_counts(s))
 		return;
 	d->count[at] += !d->by_total[server];
 	for (int p = 0; p < SONDE_PART__MAX && !d->by_total[server]; p++)
@@ -140,6 +140,8 @@ bool sonde_why_put_total(struct sonde_why_data *d, size_t server, size_t window,
 	size_t at = server * d->n_windows + window;
 	unsigned int p = 0;
 
+	if (!d->part)
+		return false;
 	if (!strcmp(name, spans)) {
 		d->by_total[server] = true;
 		if (window < d->n_windows)
@@ -157,9 +159,9 @@ bool sonde_why_put_total(struct sonde_why_data *d, size_t server, size_t window,
 
 void sonde_why_hour(struct sonde_why_data *d, size_t server, int period, uint64_t ns)
 {
-	struct sonde_why_cell *c = &d->cell[server * 2 + (size_t)period];
+	struct sonde_why_cell *c = d->cell ? &d->cell[server * 2 + (size_t)period] : NULL;
 
-	if (ns > c->complete_ns)
+	if (c && ns > c->complete_ns)
 		c->complete_ns = ns;
 }
 

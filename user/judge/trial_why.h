@@ -37,7 +37,7 @@ struct sonde_why_data {
 	bool *by_total; /* [server] the kernel's totals are there: queries add nothing           */
 };
 
-/* 0 or -ENOMEM. */
+/* 0 or -ENOMEM. What was not begun takes nothing. */
 int sonde_why_init(struct sonde_why_data *d, const struct sonde_trial *t);
 void sonde_why_fini(struct sonde_why_data *d);
 /* Memory that it lacks for one of the slowest makes the known tail shorter. */

@@ -111,7 +111,7 @@ static int run(const struct other *o)
 	assert_int_equal(sonde_trial_add_pair(&trial, "off", false, TREATED, REFERENCE), 0);
 	assert_int_equal(sonde_trial_add_pair(&trial, "restart", true, RESTARTED, UNTOUCHED), 0);
 	assert_int_equal(sonde_trial_fill_begin(&trial), 0);
-	assert_int_equal(sonde_queries_init(&queries, &trial), 0);
+	assert_int_equal(sonde_queries_init(&queries, &trial, false), 0);
 	for (size_t s = 0; s < SERVERS; s++) {
 		sonde_snapshot_init(&snaps[s]);
 		servers[s].snap = &snaps[s];
