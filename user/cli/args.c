@@ -221,6 +221,12 @@ static int parse_margin(const char *value, void *member, struct sonde_str *why)
 	return err ? err : add_text(member, value);
 }
 
+static int parse_look(const char *value, void *member, struct sonde_str *why)
+{
+	(void)why;
+	return sonde_look_split(value, member);
+}
+
 /* "1,0.5": percent of the target's CPU, and of the time. */
 static int parse_budget(const char *value, void *member, struct sonde_str *why)
 {
@@ -302,7 +308,7 @@ static const struct sonde_opt rows[] = {
 #include "cli/options.def"
 #undef SONDE_OPTION
 };
-_Static_assert(SONDE_O__MAX <= 64, "a set of options is one 64-bit mask");
+_Static_assert(SONDE_O__MAX <= 128, "a set of options is one mask");
 
 const struct sonde_opt_table sonde_options = {.rows = rows, .n = SONDE_ARRAY_SIZE(rows)};
 

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "cli/opts.h"
+#include "cli/pairs.h"
 #include "record/writer.h"
 
 struct sonde_pid_list {
@@ -84,6 +85,11 @@ struct sonde_args {
 
 	struct sonde_text_list pairs, controls, margins; /* see cli/pairs.h */
 	const char *pre, *post;
+	struct sonde_look_text look;
+	bool why;
+	uint32_t fingerprints, hosts; /* hosts 0: not given */
+	uint64_t ram_per_host;	      /* 0: not given */
+	const char *next_plans;
 
 	const char *output;
 	bool json, help, man, markdown, completion;
@@ -93,7 +99,7 @@ struct sonde_args {
 	const char *const *words; /* positional arguments */
 	size_t n_words;
 	const char *const *command;	/* after "--": NULL-terminated, or NULL */
-	sonde_opt_mask seen;			/* mask of options given, by SONDE_O_... */
+	sonde_opt_mask seen;		/* mask of options given, by SONDE_O_... */
 	struct sonde_opt_result parsed; /* owns the arrays above */
 	char *line;			/* the whole command line, for recordings */
 };

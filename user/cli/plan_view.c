@@ -210,7 +210,9 @@ void sonde_plan_print_touch(FILE *out, const struct sonde_session_opts *opts,
 			w.pages == 1 ? "" : "s");
 	else
 		fprintf(out, LABEL "nothing into the target\n", "writes");
-	fprintf(out, LABEL "/proc and the target's ELF files", "reads");
+	fprintf(out,
+		LABEL "/proc, the target's ELF files and configuration (of which a hash is kept)",
+		"reads");
 	if (query && sonde_plan_uses_lens(opts, query))
 		fprintf(out, "; requests as they pass its sockets (%s)",
 			opts->lens.query_text ? "text is kept: --query-text"
