@@ -74,6 +74,20 @@ queries="FROM rec.query WHERE command IN ('query', 'search')"
 		"unix spans are not longer in sum"
 }
 
+@test "every query is divided into parts: their sum is its duration, and hardly a part is unexplained" {
+	local f=$BATS_TEST_TMPDIR/parts.sonde parts
+	record_load "$f"
+	parts=$(recording_sql "$f" "SELECT group_concat(name, ' + ') FROM pragma_table_info('anatomy', 'rec')
+		WHERE name LIKE '%_ns'")
+	equal 20000 "$(recording_sql "$f" "SELECT count(*) $queries AND EXISTS (
+		SELECT 1 FROM rec.anatomy WHERE span = query.id AND duration_ns = $parts)")" \
+		"spans that are the sum of their parts"
+	equal 1 "$(recording_sql "$f" "SELECT sum(unattributed_ns) <= 0.05 * (SELECT sum(duration_ns)
+		$queries) FROM rec.anatomy")" "at most 5 % is unattributed"
+	equal 1 "$(recording_sql "$f" "SELECT sum(user_ns) > 0 AND sum(sys_other_ns) > 0
+		FROM rec.anatomy")" "some is the daemon's own code"
+}
+
 # What a client waits beyond its span is the way through the kernel and a wake-up: some 40 us here. Of the
 # difference the median is asserted, which a busy machine moves little; no time of its own is.
 @test "one client alone: in the median a span is within 100 us of what the client waited" {
@@ -98,6 +112,36 @@ queries="FROM rec.query WHERE command IN ('query', 'search')"
 	equal 20000 "$(recording_sql "$f" "SELECT sum(count) FROM rec.hist_window w
 		JOIN rec.series s ON s.id = w.series WHERE s.name = 'query.latency'
 		AND s.label = ''")" "queries in the histogram"
+	equal 20000 "$(recording_sql "$f" "SELECT sum(count) FROM rec.hist_window w
+		JOIN rec.series s ON s.id = w.series WHERE s.name = 'query.form'")" "queries by form"
+	# Each form has its text: the id's hexadecimal digits are those of the table's number.
+	equal 0 "$(recording_sql "$f" "SELECT count(*) FROM rec.series s LEFT JOIN rec.fingerprint f
+		ON printf('0x%016x', f.id) = s.label WHERE s.name = 'query.form' AND f.id IS NULL
+		AND s.label <> '0x0000000000000000'")" "forms without a text"
+}
+
+# FNV-1a of 64 bits, by the shell's own arithmetic, which wraps.
+fnv() { # FILE
+	local h=$((0xcbf29ce484222325)) byte
+	for byte in $(od -An -v -tu1 "$1"); do
+		h=$(((h ^ byte) * 0x100000001b3))
+	done
+	printf '%016x' "$h"
+}
+
+@test "a recording says what the server is made of: hardware, configuration, index" {
+	local f=$BATS_TEST_TMPDIR/facts.sonde
+	"$SONDE" record -p "$SEARCHD_PID" --lens rss -d 200ms -o "$f" -q
+	equal "$SEARCHD_DIR/searchd.conf" "$(recording_sql "$f" "SELECT value FROM rec.meta
+		WHERE key = 'target.0.config'")" "the configuration that the command line names"
+	equal "$(fnv "$SEARCHD_DIR/searchd.conf")" "$(recording_sql "$f" "SELECT value FROM rec.meta
+		WHERE key = 'target.0.config_hash'")" "its hash"
+	equal 2 "$(recording_sql "$f" "SELECT count(*) FROM rec.meta
+		WHERE key IN ('target.0.index', 'target.0.index_hash') AND value <> ''")" "the index"
+	equal "$(nproc --all)" "$(recording_sql "$f" "SELECT value FROM rec.meta
+		WHERE key = 'host.cpus'")" "CPUs"
+	equal 1 "$(recording_sql "$f" "SELECT count(*) FROM rec.meta
+		WHERE key = 'host.memory' AND value LIKE '% GiB'")" "memory"
 }
 
 @test "connections that were open before the attach are seen from then on" {

@@ -104,7 +104,7 @@ static int find_command(int argc, char **argv, const struct sonde_command **cmd)
 }
 
 /* "-p, -n, --unit": the options of a mask, by their shortest names. */
-static void list_options(uint64_t mask, struct sonde_str *out)
+static void list_options(sonde_opt_mask mask, struct sonde_str *out)
 {
 	for (size_t i = 0; i < sonde_options.n; i++) {
 		const struct sonde_opt *o = &sonde_options.rows[i];
@@ -122,12 +122,13 @@ static void list_options(uint64_t mask, struct sonde_str *out)
 static int check_valid(const struct sonde_command *cmd, const struct sonde_args *args)
 {
 	struct sonde_str takers sonde_autostr = {0};
-	uint64_t wrong = args->seen & ~cmd->valid;
-	size_t bit;
+	sonde_opt_mask wrong = args->seen & ~cmd->valid;
+	size_t bit = 0;
 
 	if (!wrong)
 		return 0;
-	bit = (size_t)__builtin_ctzll(wrong);
+	while (!(wrong & SONDE_OPT_BIT(bit)))
+		bit++;
 	for (size_t i = 0; i < sonde_command_count; i++)
 		if (sonde_commands[i]->valid & SONDE_OPT_BIT(bit))
 			sonde_str_addf(&takers, "%ssonde %s", takers.len ? ", " : "",
@@ -180,7 +181,7 @@ static int check_needs(const struct sonde_command *cmd, const struct sonde_args 
 
 /* Pairs that contradict each other. */
 static const struct {
-	uint64_t a, b;
+	sonde_opt_mask a, b;
 	const char *why;
 } conflicts[] = {
 	{SONDE_O(QUIET), SONDE_O(VERBOSE), "-q and -v contradict each other"},
