@@ -159,6 +159,15 @@ agrees_with_sql() { # RECORDING
 	[ -s "$BATS_TEST_TMPDIR/speedscope.png" ] && [ -s "$BATS_TEST_TMPDIR/panel.png" ]
 }
 
+@test "without arguments, as the docs say, like queries have one name" {
+	jq -c '.traceEvents |= map(if .ph == "X" then del(.args) else . end)' \
+		"$BATS_FILE_TMPDIR/made.json" >"$BATS_TEST_TMPDIR/merged.json"
+	check_trace "$BATS_TEST_TMPDIR/merged.json"
+	equal 1000 "$(of_trace .counts.query)" queries
+	equal 0 "$(jq '[.traceEvents[] | select(.ph == "X" and has("args"))] | length' \
+		"$BATS_TEST_TMPDIR/merged.json")" "slices with arguments"
+}
+
 @test "a recording of the real searchd: as many lanes as connections, in every viewer" {
 	local f=$BATS_TEST_TMPDIR/real.sonde seen
 	load_begin --sphinxql "$SEARCHD_SQL" --api "$SEARCHD_API" --connections 8 --queries 2000 \
@@ -173,6 +182,7 @@ agrees_with_sql() { # RECORDING
 	equal "$(sql "$f" "SELECT count(DISTINCT conn) FROM span")" \
 		"$(of_trace .other.connections)" connections
 	[ "$(of_trace '.counters["RSS (bytes)"]')" -gt 0 ]
+	[ "$(of_trace '.counts["share not order"]')" -gt 2000 ]
 	need_viewers
 	seen=$(view "$BATS_TEST_TMPDIR/real.json")
 	[ -z "${KEEP_PICTURES:-}" ] || cp "$BATS_TEST_TMPDIR"/*.{png,json} "$KEEP_PICTURES/"

@@ -42,7 +42,7 @@ for (const e of trace.traceEvents) {
 		counts[e.cat] = (counts[e.cat] ?? 0) + 1;
 		if (!e.args?.end) sums[e.cat] = (sums[e.cat] ?? 0n) + ns(e.dur);
 		if (e.cat !== 'query') parts[e.name] = (parts[e.name] ?? 0n) + ns(e.dur);
-		if (e.cat === 'query' && e.args.duration_ns !== undefined && ns(e.dur) !== BigInt(e.args.duration_ns))
+		if (e.cat === 'query' && e.args?.duration_ns !== undefined && ns(e.dur) !== BigInt(e.args.duration_ns))
 			wrong(`duration_ns ${e.args.duration_ns} is drawn as ${ns(e.dur)}`);
 	} else if (e.ph === 'C') {
 		counters[e.name] = (counters[e.name] ?? 0) + 1;
