@@ -14,6 +14,7 @@
 #include "cli/opts.h"
 #include "cli/pairs.h"
 #include "record/writer.h"
+#include "session/abort.h"
 
 struct sonde_pid_list {
 	pid_t *pid;
@@ -59,6 +60,7 @@ struct sonde_args {
 	int anatomy;	    /* enum sonde_anatomy_mode */
 	uint32_t fault_by;  /* bit per enum sonde_fault_by; 0: not given */
 	bool yes, passive, dry_run, follow, strict;
+	struct sonde_abort_rules abort_if;
 	double harm_limit;
 	uint32_t ring_bytes;
 	int field; /* enum sonde_field */
@@ -122,7 +124,7 @@ enum sonde_option {
 	 SONDE_O(SITES) | SONDE_O(SITES_SAMPLE) | SONDE_O(BUDGET) |                                \
 	 SONDE_O(LEDGER) | SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(ANATOMY) |            \
 	 SONDE_O(YES) |                                                                            \
-	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
+	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) | SONDE_O(ABORT_IF) |             \
 	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON) |             \
 	 SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL) | SONDE_O(QUERY_SOURCE) |                \
 	 SONDE_O(RECIPE))
