@@ -233,11 +233,15 @@ int sonde_trial_fill_from(struct sonde_trial *t, size_t server, struct sonde_rea
 		.until_ns = t->start_ns + t->n_windows * t->window_ns + 1,
 	};
 	struct sonde_visitor v = sonde_fanout_visitor(&both);
+	enum sonde_kept kept;
+	bool wants;
 	int err;
 
 	f.count_forms = q && !sonde_queries_has_forms(q, r);
 	/* Without the queries histograms say all that is compared. */
-	v.span = q && sonde_queries_kept(r, &f.slowest_n) != SONDE_KEPT_NONE ? v.span : NULL;
+	wants = q && (f.count_forms || q->why.part);
+	kept = q ? sonde_queries_kept(r, &f.slowest_n) : SONDE_KEPT_NONE;
+	v.span = wants && kept != SONDE_KEPT_NONE ? v.span : NULL;
 	err = sonde_reader_visit(r, &filter, &v);
 	free(f.known);
 	return err ? explain(&f, r, err) : 0;
