@@ -9,6 +9,7 @@
  *
  * The invariant: a thread has at most one open fault, and only its own programs touch it.
  */
+#include "lib/anatomy.bpf.h"
 #include "lib/span.bpf.h"
 #include "lib/faultby.bpf.h"
 #ifdef SONDE_FAULT_STACKS
@@ -44,6 +45,14 @@ struct {
 	__type(key, struct sonde_fault_key);
 	__type(value, __u64);
 } fault_hist SEC(".maps");
+
+/* What a fault takes beside its programs' readings of the clock, calibrated: ns; 0: not known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} fault_exception SEC(".maps");
 
 /* ---- whose is it ---- */
 
@@ -322,6 +331,7 @@ static __always_inline int fault_end(bool major)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct sonde_fault_thread *f = thread_find(task);
+	__u32 cls = SONDE_FAULT_OTHER;
 
 	if (!f)
 		return 0; /* none of ours, or it began before sonde was attached */
@@ -329,7 +339,11 @@ static __always_inline int fault_end(bool major)
 		return 0;
 	/* The kernel skips a program that a task it preempted is in: counted, but no more is known.
 	 */
-	return fault_done(f, f->begin_ns ? fault_class(task, f) : SONDE_FAULT_OTHER, major);
+	if (f->begin_ns)
+		cls = fault_class(task, f);
+	fault_done(f, cls, major);
+	anatomy_fault_end(cls);
+	return 0;
 }
 
 /* ---- the begin ---- */
@@ -359,13 +373,28 @@ static __always_inline bool fault_supersede(struct sonde_fault_thread *f, struct
 	return true;
 }
 
+static __always_inline void fault_to_query(struct sonde_anatomy *query, __u64 now)
+{
+	__u32 zero = 0;
+	__u64 *exception = bpf_map_lookup_elem(&fault_exception, &zero);
+
+	if (query)
+		anatomy_fault_begin(query, now, exception ? *exception : 0);
+}
+
 static __always_inline int fault_begin(__u64 address, __u32 error, __u64 ip, __u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct sonde_anatomy *query = NULL;
 	struct sonde_fault_thread *f;
+	__u64 now = 0;
 
 	if (fault_cfg.count_only)
 		return 0;
+	if (cfg.anatomy && maybe_ours(task))
+		query = anatomy_current();
+	if (query)
+		now = bpf_ktime_get_ns();
 	f = thread_get(task);
 	if (!f)
 		return 0;
@@ -388,6 +417,7 @@ static __always_inline int fault_begin(__u64 address, __u32 error, __u64 ip, __u
 		f->sp = sp;
 	}
 	f->begin_ns = bpf_ktime_get_ns();
+	fault_to_query(query, now);
 	return 0;
 }
 

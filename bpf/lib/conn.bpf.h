@@ -7,9 +7,11 @@
 #ifndef SONDE_BPF_CONN_H
 #define SONDE_BPF_CONN_H
 
+#include "lib/anatomy_query.bpf.h"
 #include "lib/emit.bpf.h"
 #include "lib/window.bpf.h"
 #include <bpf/bpf_endian.h>
+#include "sonde/handler.h"
 #include "sonde/query.h"
 
 struct {
@@ -34,12 +36,17 @@ static __always_inline struct sonde_query_counts *query_counts_here(void)
 	return bpf_map_lookup_elem(&query_counts, &zero);
 }
 
-static __always_inline void query_count(enum sonde_query_counter which)
+static __always_inline void query_add(enum sonde_query_counter which, __u64 more)
 {
 	struct sonde_query_counts *n = query_counts_here();
 
 	if (n)
-		__sync_fetch_and_add(&n->v[which], 1);
+		__sync_fetch_and_add(&n->v[which], more);
+}
+
+static __always_inline void query_count(enum sonde_query_counter which)
+{
+	query_add(which, 1);
 }
 
 static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 row, __u64 v)
@@ -47,7 +54,8 @@ static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 
 	struct sonde_query_hist *h = bpf_map_lookup_elem(&query_hists, &row);
 	__u64 i = sonde_hist_index(v);
 
-	/* One 64-bit register is checked and used: 6.1 does not tie a shifted copy to its origin. */
+	/* One 64-bit register is checked and used: 6.1 does not tie a shifted copy to its origin.
+	 */
 	__asm__ volatile("" : "+r"(i));
 	if (!h || i >= SONDE_HIST_BUCKETS || row >= SONDE_QUERY_ROW__MAX)
 		return;
@@ -60,8 +68,23 @@ static __always_inline int conn_env_read(void *dst, __u32 size, __u64 src)
 	return bpf_probe_read_user(dst, size, (const void *)src);
 }
 
+/* May the daemon's own handlers tell queries of a connection? */
+static __always_inline bool conn_may_be_handled(void)
+{
+	return cfg.handlers && cfg.query_source != SONDE_SOURCE_SOCKET;
+}
+
+/* May the daemon's handlers tell what a socket cannot? Then whether anything is lost shows when the
+ * connection ends: see handled_lost(). */
+static __always_inline bool conn_has_handlers(void)
+{
+	return cfg.handlers && cfg.query_source == SONDE_SOURCE_AUTO;
+}
+
 static __always_inline void conn_env_drop(enum sonde_drop cause)
 {
+	if ((cause == SONDE_DROP_ENCRYPTED || cause == SONDE_DROP_UNDECODED) && conn_has_handlers())
+		return;
 	count_drop(SONDE_LENS_QUERY, cause);
 }
 
@@ -86,7 +109,7 @@ static __always_inline bool conn_is_dead(struct sonde_conn *c)
 {
 	struct sonde_query_counts *n;
 
-	if (!(c->flags & SONDE_CONN_DEAD))
+	if (!(c->flags & SONDE_CONN_DEAD) || conn_may_be_handled())
 		return false;
 	if (++c->runs < RUNS_AT_ONCE)
 		return true;
@@ -98,7 +121,7 @@ static __always_inline bool conn_is_dead(struct sonde_conn *c)
 }
 
 /* What the thread did while it ran the query; another thread's doings are not known. */
-static __always_inline void conn_collect(struct sonde_ev_span *s)
+static __always_inline void conn_collect_thread(struct sonde_ev_span *s)
 {
 	struct task_span *t = span_current();
 
@@ -130,6 +153,15 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 	if (t->index[0])
 		__builtin_memcpy(s->index, t->index, sizeof(s->index));
 	t->seq = 0;
+}
+
+/* The same at the query's end, and where its time went. */
+static __always_inline void conn_collect(struct sonde_ev_span *s)
+{
+	anatomy_collect(s);
+	if (cfg.anatomy)
+		query_add(SONDE_QUERY_ANATOMY_EVENTS, anatomy_end(s));
+	conn_collect_thread(s);
 }
 
 /* Is this request SQL, so that a statement handler should see it? */
@@ -178,6 +210,8 @@ static __always_inline void conn_measure(const struct sonde_ev_span *s,
 		__sync_fetch_and_add(&n->v[SONDE_QUERY_DISTURBED], 1);
 		return; /* its times are the probes' */
 	}
+	if (cfg.anatomy)
+		anatomy_total(s);
 	query_hist(n, sonde_query_class(s->proto, s->command), duration);
 	if (!(s->flags & SONDE_SPAN_F_NO_WAIT))
 		query_hist(n, SONDE_QUERY_ROW_WAIT, s->start_ns - s->arrival_ns);
@@ -197,7 +231,10 @@ static __always_inline void conn_env_emit(struct sonde_conn *c)
 	duration = s->last_ns > begin ? s->last_ns - begin : 0;
 	if (s->status == SONDE_SPAN_UNFINISHED)
 		duration = bpf_ktime_get_ns() - begin;
-	conn_collect(s);
+	if (!(s->flags & SONDE_SPAN_F_BY_HANDLER)) /* its thread's part was taken before */
+		conn_collect(s);
+	if (cfg.anatomy)
+		anatomy_complete(s, duration);
 	if (window_ended(begin, s->flags & SONDE_SPAN_F_HOPPED))
 		s->flags |= SONDE_SPAN_F_DISTURBED;
 	if (counts) {
@@ -231,6 +268,11 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	s->h.tgid = id >> 32;
 	s->h.tid = (__u32)id;
 	s->h.ts_ns = s->request_end_ns;
+	/* Not where it is taken from the queue by who answered its predecessor, and another read
+	 * it.
+	 */
+	if (!c->reader || c->reader == (__u32)id)
+		anatomy_begin(s, c->prev_end_ns, s->request_end_ns);
 	if (!cfg.per_query)
 		return;
 	t = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0,

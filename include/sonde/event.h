@@ -7,6 +7,7 @@
 #define SONDE_EVENT_H
 
 #include "config.h"
+#include "part.h"
 
 #ifdef __bpf__
 typedef __u8 sonde_u8;
@@ -76,6 +77,9 @@ enum sonde_span_flag {
 	SONDE_SPAN_F_HOPPED = 1 << 8,	  /* answered by another thread than read it: what its thread
 					   * did (allocation, faults, handler) is not known        */
 	SONDE_SPAN_F_HEAP = 1 << 9,	  /* heap fields below are filled                          */
+	SONDE_SPAN_F_PARTS = 1 << 10,	  /* part_ns and fault_count are filled                    */
+	SONDE_SPAN_F_BY_HANDLER = 1 << 16, /* told by the daemon's handler, not decoded from the socket:
+					    * whether it failed is not known                       */
 };
 
 /*
@@ -102,6 +106,7 @@ struct sonde_ev_span {
 	sonde_u64 heap_freed;
 	sonde_u64 handler_ns; /* the handler's entry, or 0                                           */
 	sonde_u64 found;      /* handler: total rows found                                           */
+	sonde_u64 part_ns[SONDE_PART__MAX]; /* disjoint, and their sum is the duration               */
 	sonde_u32 handler_wall_ms;
 	sonde_u32 handler_hits; /* LogQuery hits inside this query (a batch has several)             */
 	sonde_u32 request_len;	/* bytes of the body on the wire                                     */
@@ -119,6 +124,7 @@ struct sonde_ev_span {
 	sonde_u16 local_port;
 	sonde_u16 pad;
 	sonde_u8 peer_addr[16];
+	sonde_u32 fault_count[SONDE_PART_FAULTS]; /* by class, from SONDE_PART_FAULT_BASE           */
 	char index[SONDE_INDEX_BYTES]; /* as the handler gave it, NUL-terminated, or empty           */
 	char text[SONDE_TEXT_BYTES];
 };

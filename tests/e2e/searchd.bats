@@ -74,6 +74,20 @@ queries="FROM rec.query WHERE command IN ('query', 'search')"
 		"unix spans are not longer in sum"
 }
 
+@test "every query is divided into parts: their sum is its duration, and hardly a part is unexplained" {
+	local f=$BATS_TEST_TMPDIR/parts.sonde parts
+	record_load "$f"
+	parts=$(recording_sql "$f" "SELECT group_concat(name, ' + ') FROM pragma_table_info('anatomy', 'rec')
+		WHERE name LIKE '%_ns'")
+	equal 20000 "$(recording_sql "$f" "SELECT count(*) $queries AND EXISTS (
+		SELECT 1 FROM rec.anatomy WHERE span = query.id AND duration_ns = $parts)")" \
+		"spans that are the sum of their parts"
+	equal 1 "$(recording_sql "$f" "SELECT sum(unattributed_ns) <= 0.05 * (SELECT sum(duration_ns)
+		$queries) FROM rec.anatomy")" "at most 5 % is unattributed"
+	equal 1 "$(recording_sql "$f" "SELECT sum(user_ns) > 0 AND sum(sys_other_ns) > 0
+		FROM rec.anatomy")" "some is the daemon's own code"
+}
+
 # What a client waits beyond its span is the way through the kernel and a wake-up: some 40 us here. Of the
 # difference the median is asserted, which a busy machine moves little; no time of its own is.
 @test "one client alone: in the median a span is within 100 us of what the client waited" {

@@ -26,6 +26,7 @@ static const struct {
 	{"guards", offsetof(struct sonde_engine_maps, guards)},
 	{"targets", offsetof(struct sonde_engine_maps, targets)},
 	{"span", offsetof(struct sonde_engine_maps, span)},
+	{"anatomy", offsetof(struct sonde_engine_maps, anatomy)},
 	{"tls_places", offsetof(struct sonde_engine_maps, tls_places)},
 	{"window", offsetof(struct sonde_engine_maps, window)},
 };

@@ -25,7 +25,7 @@ struct sonde_engine;
 /* Shared maps, created before any lens and given to every object that declares a map of that name. */
 struct sonde_engine_maps {
 	/* fds, owned by the engine */
-	int events, drops, control, guards, targets, span, tls_places, window;
+	int events, drops, control, guards, targets, span, anatomy, tls_places, window;
 };
 
 /* @ring_bytes: 0 for the default; else a power of two of whole pages. 0 or -errno (logged). */

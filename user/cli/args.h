@@ -45,6 +45,8 @@ struct sonde_args {
 	bool children, all;
 	uint32_t tid;
 
+	int query_source; /* enum sonde_query_source */
+	const char *recipe;
 	uint64_t duration_ns, interval_ns, slower_than_ns;
 	uint32_t lens_mask; /* bit per enum sonde_lens_id; 0: not given */
 	int alloc_mode;	    /* enum sonde_alloc_mode */
@@ -54,6 +56,7 @@ struct sonde_args {
 	bool growth;
 	int ledger;	    /* enum sonde_ledger_mode */
 	int fault_mode;	    /* 1: full */
+	int anatomy;	    /* enum sonde_anatomy_mode */
 	uint32_t fault_by;  /* bit per enum sonde_fault_by; 0: not given */
 	bool yes, passive, dry_run, follow, strict;
 	double harm_limit;
@@ -73,6 +76,10 @@ struct sonde_args {
 
 	const char *to;
 	bool series;
+	double tail_share;	   /* of the queries, the slowest; 0: not asked for */
+	int by;			   /* enum sonde_query_key + 1; 0: not asked for */
+	uint64_t running_ns;	   /* half-life; 0: not asked for */
+	uint32_t rows;		   /* 0: the default */
 	uint32_t slowest;	   /* 0: all */
 	const char *since, *until; /* relative to a recording: parsed once it is open */
 
@@ -113,10 +120,12 @@ enum sonde_option {
 	(SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(TID) | SONDE_O(COMM) |                    \
 	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
 	 SONDE_O(SITES) | SONDE_O(SITES_SAMPLE) | SONDE_O(BUDGET) |                                \
-	 SONDE_O(LEDGER) | SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(YES) |                \
+	 SONDE_O(LEDGER) | SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(ANATOMY) |            \
+	 SONDE_O(YES) |                                                                            \
 	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
 	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON) |             \
-	 SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL))
+	 SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL) | SONDE_O(QUERY_SOURCE) |                \
+	 SONDE_O(RECIPE))
 
 /* What a recording needs besides. */
 #define SONDE_OPTS_RECORD                                                                          \

@@ -25,7 +25,7 @@ struct sonde_command {
 	size_t min_words, max_words;
 	bool starts_command; /* words after "--" are a command to start                           */
 	const char *about;   /* paragraphs for help and the man page                              */
-	struct sonde_example examples[4];
+	struct sonde_example examples[6];
 	/* More help that tables elsewhere know (formats, lenses); may be NULL. */
 	void (*more)(FILE *out);
 	/* 0 or -errno (logged), or a code of enum sonde_exit that no errno means. */

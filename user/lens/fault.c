@@ -21,6 +21,7 @@
 #include "core/mem.h"
 #include "lens/fault_priv.h"
 #include "lens/fault_read.h"
+#include "lens/query.h"
 
 #include "fault.skel.h"
 #include "fault_stacks.skel.h"
@@ -221,7 +222,9 @@ fail:
 static int fault_start(struct sonde_lens_ctx *ctx)
 {
 	struct fault_state *st = ctx->priv;
-	int err = st->sized ? sonde_fault_exception(ctx->obj, &st->exception_ns) : 0;
+	int err = st->sized ? sonde_fault_exception(ctx->obj, sonde_query_has_anatomy(ctx->opts),
+						    &st->exception_ns)
+			    : 0;
 
 	if (!st->sized)
 		st->no_exception = "this kernel does not show where a fault ends";

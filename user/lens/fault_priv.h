@@ -36,8 +36,9 @@ bool fault_hist_fit(uint64_t *buckets, size_t n, uint32_t every, uint64_t count)
 
 /* ---- fault_exception.c ---- */
 
-/* ns a fault that its latency leaves out; everything must be attached. 0 or -errno. */
-int sonde_fault_exception(struct bpf_object *obj, double *ns);
+/* ns a fault that its latency leaves out; everything must be attached. @anatomy: the programs are told
+ * what the faults of queries leave out. 0 or -errno. */
+int sonde_fault_exception(struct bpf_object *obj, bool anatomy, double *ns);
 
 /* ---- fault_by.c ---- */
 

@@ -25,6 +25,9 @@ struct sonde_window_order; /* attach/window.h */
  * 50 ms, every 10 s; full: at any length, each tick, for at most 1 % of the time. */
 enum sonde_ledger_mode { SONDE_LEDGER_AUTO = 0, SONDE_LEDGER_FULL, SONDE_LEDGER_OFF };
 
+/* Is the time of queries divided into parts? Auto: where spans are wanted. */
+enum sonde_anatomy_mode { SONDE_ANATOMY_AUTO = 0, SONDE_ANATOMY_ON, SONDE_ANATOMY_OFF };
+
 /* How a lens was asked to look; filled from the command line. */
 struct sonde_lens_opts {
 	bool passive;	   /* no uprobe, no read of the target's memory                            */
@@ -36,10 +39,14 @@ struct sonde_lens_opts {
 	uint32_t sites_sample; /* follow one live block in so many; 0: all while they fit           */
 	bool alloc_counters; /* --alloc-mode counters, and auto                                     */
 	bool alloc_asked;    /* counters were asked for by name: more may be spent on them          */
+	int query_source;  /* enum sonde_query_source: where queries come from                      */
+	const char *recipe; /* the user's own recipe file, or NULL                                  */
+	bool children;	   /* processes that a target forks are targets                            */
 	bool query_text;   /* spans carry their text                                                */
 	bool want_spans;   /* somebody downstream takes spans, and what was done for each query     */
 	uint64_t slower_than_ns;
 	enum sonde_ledger_mode ledger;
+	enum sonde_anatomy_mode anatomy;
 	bool fault_full;       /* time every page fault, not one in some of the plain ones          */
 	uint32_t fault_by;     /* what else faults are charged to: bits by enum sonde_fault_by      */
 };

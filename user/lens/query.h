@@ -12,6 +12,10 @@
 
 #include "sonde/event.h"
 
+struct sonde_lens_opts;
+/* Is a query's time to be divided into parts? Then the fault lens's programs are needed, too. */
+bool sonde_query_has_anatomy(const struct sonde_lens_opts *opts);
+
 /* Lower-case name of a command; "command_N" style names are never made: unknown is "unknown". */
 const char *sonde_mysql_command_name(unsigned command);
 const char *sonde_sphinxapi_command_name(unsigned command);

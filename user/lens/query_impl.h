@@ -17,6 +17,12 @@ struct query_text {
 	uint32_t queries;
 };
 
+#define QUERY_HOOK_EXECUTE "query.execute"
+#define QUERY_HOOK_RETURN  "query.return"
+#define QUERY_HOOK_LOG	   "query.log"
+#define QUERY_HOOK_YIELD   "query.yield"
+#define QUERY_HOOK_RESUME  "query.resume"
+
 #define QUERY_TEXTS    1024 /* direct-mapped by key                                           */
 #define QUERY_CLIENTS  256  /* direct-mapped by connection                                    */
 #define QUERY_PREPARED 4096 /* direct-mapped by connection and statement id                   */
@@ -56,6 +62,9 @@ struct query_state {
 
 /* query_hooks.c */
 int query_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+/* query_handlers.c: probes in the daemon's own handlers, as its recipe and --query-source say. */
+int query_handler_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+int query_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj);
 /* Fill the map of handler fields, and say in @st which handlers the plan attached. */
 int query_seed_handlers(struct sonde_lens_ctx *ctx);
 /* Mark listeners and accepted connections of all targets. */
@@ -63,10 +72,24 @@ int query_seed_sockets(struct sonde_lens_ctx *ctx);
 /* The kernel sends what is open on the targets' sockets as unfinished. 0 or -errno. */
 int query_sweep_sockets(struct sonde_lens_ctx *ctx);
 
+/* query_anatomy.c; nothing where no anatomy is wanted */
+int query_anatomy_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+/* Where the targets' allocators keep their locks. */
+int query_anatomy_seed(struct sonde_lens_ctx *ctx);
+/* Everything is attached: queries that begin from now on have an anatomy. */
+int query_anatomy_start(struct sonde_lens_ctx *ctx);
+/* The totals so far as the metrics from @first on (spans, then the parts), by command as @names
+ * calls the classes, and of all. */
+int query_anatomy_tick(const struct sonde_lens_ctx *ctx, size_t first, const char *const *names,
+		       uint64_t ts_ns);
+
 /* query_span.c */
 int query_decode(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev, size_t size);
 /* query_sweep.c */
 int query_finish(struct sonde_lens_ctx *ctx);
+
+/* query_source.c: say in the recording where queries come from. */
+int query_start(struct sonde_lens_ctx *ctx);
 
 void query_texts_fini(struct query_state *st);
 

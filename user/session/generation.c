@@ -12,6 +12,8 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "lens/alloc_threads.h"
+#include "lens/query.h"
+#include "lens/query_source.h"
 #include "session/internal.h"
 
 #define BASELINE_MIN_NS	 (100 * SONDE_NS_PER_MS)
@@ -36,8 +38,17 @@ bool session_probes_alloc(const struct session *s)
 	       s->opts->alloc_mode == SONDE_ALLOC_MODE_WINDOWS;
 }
 
+/* The anatomy of queries needs to know what their page faults are, whether faults are shown or not. */
+bool sonde_session_helps(const struct sonde_session_opts *opts, int lens)
+{
+	return lens == SONDE_LENS_FAULT && opts->lens_mask & 1u << SONDE_LENS_QUERY &&
+	       !(opts->lens_mask & 1u << lens) && sonde_query_has_anatomy(&opts->lens);
+}
+
 void session_enable_lenses(struct session *s)
 {
+	static const struct sonde_visitor nowhere;
+
 	for (size_t i = 0; i < sonde_lens_count; i++) {
 		const struct sonde_lens *lens = sonde_lenses[i];
 		bool named = s->opts->lens_mask & 1u << lens->id;
@@ -46,11 +57,12 @@ void session_enable_lenses(struct session *s)
 				       (!s->opts->lens_mask && !lens->on_request);
 		if (lens->id == SONDE_LENS_ALLOC)
 			s->enabled[lens->id] = sonde_session_wants_alloc(s->opts);
+		s->enabled[lens->id] |= sonde_session_helps(s->opts, lens->id);
 		s->ctx[lens->id] = (struct sonde_lens_ctx){
 			.lens = lens,
 			.opts = &s->opts->lens,
 			.targets = &s->targets,
-			.out = &s->gate,
+			.out = sonde_session_helps(s->opts, lens->id) ? &nowhere : &s->gate,
 			.clock = &s->clock,
 			.plan = &s->plan,
 			.calibration = &s->calibration,
@@ -199,12 +211,16 @@ int session_prepare(struct session *s)
 		.per_query = s->opts->lens.want_spans || s->opts->lens.alloc_windows ||
 			     counts_queries(s),
 		.windows = s->enabled[SONDE_LENS_ALLOC] && s->opts->lens.alloc_windows,
+		.anatomy = s->enabled[SONDE_LENS_QUERY] &&
+			   sonde_query_has_anatomy(&s->opts->lens),
 		.slower_than_ns = s->opts->lens.slower_than_ns,
+		.query_source = (uint32_t)s->opts->lens.query_source,
 	};
 	int err;
 
 	s->generation++;
 	err = session_make_plan(s);
+	cfg.handlers = !err && sonde_query_has_handlers(&s->plan);
 	if (!err && s->generation == 1)
 		err = sonde_calibrate(&s->plan, &s->calibration);
 	err = err ? err : sonde_engine_new(&s->engine, &cfg, s->opts->ring_bytes);

@@ -104,6 +104,8 @@ struct sonde_session_plan {
 };
 /* Is the alloc lens part of it? */
 bool sonde_session_wants_alloc(const struct sonde_session_opts *opts);
+/* Is @lens attached only because another lens needs what its programs see? Its figures are not shown. */
+bool sonde_session_helps(const struct sonde_session_opts *opts, int lens);
 int sonde_session_plan(const struct sonde_session_opts *opts, bool calibrate,
 		       struct sonde_session_plan *out);
 void sonde_session_plan_fini(struct sonde_session_plan *p);

@@ -315,6 +315,7 @@ void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t o
 	}
 	fputc('\n', out);
 	sonde_hist_fini(&h);
+	sonde_summary_parts(out, s);
 	print_phases(out, s);
 	sonde_summary_labels(out, s, "query.latency", "by command", as_it_is);
 	print_query_heap(out, s);

@@ -14,6 +14,8 @@
 void sonde_summary_target(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
 void sonde_summary_memory(FILE *out, const struct sonde_snapshot *s);
 void sonde_summary_queries(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns);
+/* Where the time of all queries went, in one line; nothing where that was not seen. */
+void sonde_summary_parts(FILE *out, const struct sonde_snapshot *s);
 /* @all: every thread, mapping and site, not only the most frequent. */
 void sonde_summary_faults(FILE *out, const struct sonde_snapshot *s, uint64_t observed_ns,
 			  bool all);
