@@ -206,6 +206,19 @@ static int on_tick(void *ctx, uint64_t ts_ns)
 	return 0;
 }
 
+/* Of commands the number is all that is asked; forms only where some are told apart. */
+static enum sonde_hist_wanted want_hist(void *ctx, const char *name, const char *label)
+{
+	const struct fill *f = ctx;
+
+	if (!strcmp(name, SONDE_FIGURE_LATENCY))
+		return !*label ? SONDE_HIST_WHOLE : f->queries ? SONDE_HIST_SUMS : SONDE_HIST_SKIP;
+	if (strcmp(name, SONDE_FORM_HIST) || !f->queries)
+		return SONDE_HIST_SKIP;
+	return sonde_forms_has(&f->queries->forms, sonde_queries_form_id(label)) ? SONDE_HIST_WHOLE
+										 : SONDE_HIST_SKIP;
+}
+
 static int explain(const struct fill *f, const struct sonde_reader *r, int err)
 {
 	if (f->hist_err == -EINVAL)
@@ -231,6 +244,8 @@ int sonde_trial_fill_from(struct sonde_trial *t, size_t server, struct sonde_rea
 		.since_ns = t->start_ns,
 		/* a tick on the end of the last window belongs to it */
 		.until_ns = t->start_ns + t->n_windows * t->window_ns + 1,
+		.hists = want_hist,
+		.hists_ctx = &f,
 	};
 	struct sonde_visitor v = sonde_fanout_visitor(&both);
 	enum sonde_kept kept;
