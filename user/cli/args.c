@@ -15,6 +15,7 @@
 #include "core/num.h"
 #include "lab/run.h"
 #include "session/session.h"
+#include "show/report_queries.h"
 #include "sonde/fault.h"
 #include "sonde/limits.h"
 
@@ -112,6 +113,33 @@ static int parse_lenses(const char *value, void *member, struct sonde_str *why)
 	}
 	*(uint32_t *)member = mask;
 	return 0;
+}
+
+/* "p99" is the slowest 1 %, as is "1%". */
+static int parse_tail(const char *value, void *member, struct sonde_str *why)
+{
+	bool percentile = *value == 'p';
+	char digits[16];
+	double v;
+	size_t n = strlen(value);
+
+	n -= !percentile && n && value[n - 1] == '%';
+	if (percentile || value[n] == '%') {
+		snprintf(digits, sizeof(digits), "%.*s", (int)(n - percentile), value + percentile);
+		if (strlen(digits) == n - percentile && !sonde_parse_real(digits, &v) && v > 0 &&
+		    v < 100) {
+			v = percentile ? 100 - v : v;
+			if (v <= 45) {
+				*(double *)member = v / 100;
+				return 0;
+			}
+		}
+	}
+	sonde_str_addf(why,
+		       "'%s' is no tail: a percentile above p55 or a share of at most 45%% "
+		       "(p99, p99.9, 1%%)",
+		       value);
+	return -EINVAL;
 }
 
 static int parse_fault_by(const char *value, void *member, struct sonde_str *why)
@@ -221,6 +249,13 @@ static const struct sonde_opt_choice ledger_modes[] = {
 	{"off", SONDE_LEDGER_OFF},
 	{NULL, 0},
 };
+static const struct sonde_opt_choice query_keys[] = {
+	{"fingerprint", 1 + SONDE_QUERY_BY_FORM}, {"command", 1 + SONDE_QUERY_BY_COMMAND},
+	{"index", 1 + SONDE_QUERY_BY_INDEX},	  {"connection", 1 + SONDE_QUERY_BY_CONNECTION},
+	{"client", 1 + SONDE_QUERY_BY_CLIENT},	  {"thread", 1 + SONDE_QUERY_BY_THREAD},
+	{"status", 1 + SONDE_QUERY_BY_STATUS},	  {NULL, 0},
+};
+
 static const struct sonde_opt_choice anatomy_modes[] = {
 	{"auto", SONDE_ANATOMY_AUTO},
 	{"on", SONDE_ANATOMY_ON},

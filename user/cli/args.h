@@ -73,6 +73,10 @@ struct sonde_args {
 
 	const char *to;
 	bool series;
+	double tail_share;	   /* of the queries, the slowest; 0: not asked for */
+	int by;			   /* enum sonde_query_key + 1; 0: not asked for */
+	uint64_t running_ns;	   /* half-life; 0: not asked for */
+	uint32_t rows;		   /* 0: the default */
 	uint32_t slowest;	   /* 0: all */
 	const char *since, *until; /* relative to a recording: parsed once it is open */
 
@@ -87,7 +91,7 @@ struct sonde_args {
 	const char *const *words; /* positional arguments */
 	size_t n_words;
 	const char *const *command;	/* after "--": NULL-terminated, or NULL */
-	uint64_t seen;			/* mask of options given, by SONDE_O_... */
+	sonde_opt_mask seen;			/* mask of options given, by SONDE_O_... */
 	struct sonde_opt_result parsed; /* owns the arrays above */
 	char *line;			/* the whole command line, for recordings */
 };

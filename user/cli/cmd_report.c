@@ -48,7 +48,12 @@ static int report_sites(const struct sonde_args *args, struct sonde_reader *r,
 
 static int run_report(const struct sonde_args *args)
 {
-	struct sonde_report_opts opts = {.slowest = args->slowest, .all = args->verbose > 0};
+	struct sonde_report_opts opts = {.slowest = args->slowest,
+					 .rows = args->rows,
+					 .tail_share = args->tail_share,
+					 .by = args->by,
+					 .running_ns = args->running_ns,
+					 .all = args->verbose > 0};
 	struct sonde_reader_filter filter;
 	struct sonde_report *rep = NULL;
 	struct sonde_reader *r = NULL;
@@ -77,7 +82,8 @@ const struct sonde_command sonde_command_report = {
 	.name = "report",
 	.summary = "a recording as text",
 	.synopsis = "FILE",
-	.valid = SONDE_OPTS_COMMON | SONDE_O(SLOWEST) | SONDE_O(SITES) | SONDE_O(GROWTH) |
+	.valid = SONDE_OPTS_COMMON | SONDE_O(SLOWEST) | SONDE_O(TAIL) | SONDE_O(BY) |
+		 SONDE_O(RUNNING) | SONDE_O(ROWS) | SONDE_O(SITES) | SONDE_O(GROWTH) |
 		 SONDE_O(SINCE) | SONDE_O(UNTIL) | SONDE_O(OUTPUT) | SONDE_O(OVERWRITE),
 	.min_words = 1,
 	.max_words = 1,
@@ -85,6 +91,8 @@ const struct sonde_command sonde_command_report = {
 	.examples = {{"sonde report day.sonde", "all of it"},
 		     {"sonde report day.sonde --since -1h --slowest 20",
 		      "its last hour, 20 queries"},
+		     {"sonde report day.sonde --tail=p99.9", "what the slowest 0.1 % waited for"},
+		     {"sonde report day.sonde --by index", "latency by index"},
 		     {"sonde report day.sonde --sites=5", "the five call sites of most bytes"},
 		     {"sonde report day.sonde --growth", "where live memory keeps growing"}},
 	.run = run_report,

@@ -104,7 +104,7 @@ static int find_command(int argc, char **argv, const struct sonde_command **cmd)
 }
 
 /* "-p, -n, --unit": the options of a mask, by their shortest names. */
-static void list_options(uint64_t mask, struct sonde_str *out)
+static void list_options(sonde_opt_mask mask, struct sonde_str *out)
 {
 	for (size_t i = 0; i < sonde_options.n; i++) {
 		const struct sonde_opt *o = &sonde_options.rows[i];
@@ -122,7 +122,7 @@ static void list_options(uint64_t mask, struct sonde_str *out)
 static int check_valid(const struct sonde_command *cmd, const struct sonde_args *args)
 {
 	struct sonde_str takers sonde_autostr = {0};
-	uint64_t wrong = args->seen & ~cmd->valid;
+	sonde_opt_mask wrong = args->seen & ~cmd->valid;
 	size_t bit;
 
 	if (!wrong)

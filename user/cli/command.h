@@ -19,13 +19,13 @@ struct sonde_command {
 	const char *name;
 	const char *summary;  /* one line, no full stop  */
 	const char *synopsis; /* what follows the options: "FILE", "[-- COMMAND...]", "" */
-	uint64_t valid;	   /* options it takes                                                    */
-	uint64_t needs[2]; /* of each mask that is not 0, at least one option; a started command
+	sonde_opt_mask valid;	   /* options it takes                                                    */
+	sonde_opt_mask needs[2]; /* of each mask that is not 0, at least one option; a started command
 			    * stands in for the first */
 	size_t min_words, max_words;
 	bool starts_command; /* words after "--" are a command to start                           */
 	const char *about;   /* paragraphs for help and the man page                              */
-	struct sonde_example examples[4];
+	struct sonde_example examples[6];
 	/* More help that tables elsewhere know (formats, lenses); may be NULL. */
 	void (*more)(FILE *out);
 	/* 0 or -errno (logged), or a code of enum sonde_exit that no errno means. */

@@ -75,7 +75,7 @@ static void print_option(FILE *out, const struct sonde_opt *o)
 	sonde_help_wrap(out, sonde_str_get(&text), indent, indent);
 }
 
-static void print_options(FILE *out, uint64_t valid)
+static void print_options(FILE *out, sonde_opt_mask valid)
 {
 	const char *group = NULL;
 

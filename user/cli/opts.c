@@ -262,7 +262,7 @@ int sonde_opts_check(const struct sonde_opt_table *table)
 /* Where parsing stands. */
 struct cursor {
 	const struct sonde_opt_table *table;
-	uint64_t valid;
+	sonde_opt_mask valid;
 	int argc, i;
 	const char *const *argv;
 	void *target;
@@ -365,8 +365,8 @@ static void add_word(struct cursor *c, const char *word)
 		c->out->n_before_dashes++;
 }
 
-int sonde_opts_parse(const struct sonde_opt_table *table, uint64_t valid, bool words, int argc,
-		     const char *const *argv, void *target, struct sonde_opt_result *out)
+int sonde_opts_parse(const struct sonde_opt_table *table, sonde_opt_mask valid, bool words,
+		     int argc, const char *const *argv, void *target, struct sonde_opt_result *out)
 {
 	struct cursor c = {table, valid, argc, 0, argv, target, out};
 	int err = 0;

@@ -61,10 +61,12 @@ struct sonde_opt_table {
 	size_t n;
 };
 
-#define SONDE_OPT_BIT(index) (1ull << (index))
+/* One bit an option: there are more than 64. */
+typedef unsigned __int128 sonde_opt_mask;
+#define SONDE_OPT_BIT(index) ((sonde_opt_mask)1 << (index))
 
 struct sonde_opt_result {
-	uint64_t seen; /* mask of rows that were given                                         */
+	sonde_opt_mask seen; /* mask of rows that were given                                         */
 	const char **words; /* what is not an option, in order; heap array, strings in argv */
 	size_t n_words;
 	size_t n_before_dashes; /* words that came before "--" */
@@ -82,8 +84,8 @@ int sonde_opts_init(const struct sonde_opt_table *table, void *target);
  * these. @words: there may be any before "--"; else the first one ends the parsing, for what follows
  * it are another command's options. 0, -EINVAL (logged) or -ENOMEM. Free with the fini either way.
  */
-int sonde_opts_parse(const struct sonde_opt_table *table, uint64_t valid, bool words, int argc,
-		     const char *const *argv, void *target, struct sonde_opt_result *out);
+int sonde_opts_parse(const struct sonde_opt_table *table, sonde_opt_mask valid, bool words,
+		     int argc, const char *const *argv, void *target, struct sonde_opt_result *out);
 void sonde_opt_result_fini(struct sonde_opt_result *r);
 
 /* What a value of this option looks like: "a duration (250ms, 30s, ...)". Appended to @out. */

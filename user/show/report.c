@@ -15,6 +15,8 @@
 #include "model/snapshot.h"
 #include "show/ledger.h"
 #include "show/report.h"
+#include "show/report_flow.h"
+#include "show/report_other.h"
 #include "show/report_queries.h"
 #include "show/report_window.h"
 #include "show/summary.h"
@@ -28,6 +30,7 @@ struct sonde_report {
 	struct sonde_snapshot snap;
 	struct sonde_snapshot traced; /* distributions, made from the spans */
 	struct sonde_query_table queries;
+	struct sonde_query_flow flow;
 	struct sonde_visitor own, visitor;
 	struct sonde_fanout fanout;
 	uint64_t first_ns, last_ns;	      /* monotonic: what the data covers */
@@ -66,6 +69,8 @@ static int on_span(void *ctx, const struct sonde_span *s)
 
 	if (!err)
 		err = sonde_window_add(&rep->traced, s);
+	if (!err)
+		err = sonde_flow_add(&rep->flow, s);
 	return err ? sonde_err(err, "cannot report: out of memory") : 0;
 }
 
@@ -97,7 +102,9 @@ int sonde_report_new(struct sonde_report **out, const struct sonde_report_opts *
 		rep->opts.slowest = 10;
 	if (!rep->opts.rows)
 		rep->opts.rows = 15;
-	if (sonde_query_table_init(&rep->queries, rep->opts.slowest)) {
+	if (sonde_query_table_init(&rep->queries, rep->opts.slowest,
+				   rep->opts.by ? (enum sonde_query_key)(rep->opts.by - 1)
+						: SONDE_QUERY_BY_FORM)) {
 		free(rep);
 		return -ENOMEM;
 	}
@@ -125,6 +132,7 @@ void sonde_report_free(struct sonde_report **rp)
 	sonde_snapshot_fini(&rep->snap);
 	sonde_snapshot_fini(&rep->traced);
 	sonde_query_table_fini(&rep->queries);
+	sonde_flow_fini(&rep->flow);
 	free(rep);
 }
 
@@ -369,18 +377,23 @@ static void print_faults(FILE *out, const struct sonde_report *rep)
 				   hist_period(rep, period, sizeof(period)));
 }
 
-static void print_queries(FILE *out, struct sonde_report *rep)
+static struct sonde_flow_counted counted(const struct sonde_report *rep, uint64_t seen)
 {
-	struct sonde_clockpair clock = clock_of(rep);
-	struct sonde_query_table *t = &rep->queries;
-	uint64_t seen = queries_seen(rep);
+	const struct sonde_snap_hist *h =
+		sonde_snapshot_find_hist(&rep->snap, "query.latency", "", 0);
+	struct sonde_flow_counted all = {begin_ns(rep), rep->last_ns, (double)seen, 0};
 
-	print_latency(out, rep, seen);
-	if (!t->spans) {
-		if (seen)
-			print_none(out, rep, seen);
-		return;
-	}
+	if (h && h->total.count && !hists_differ(rep))
+		all.mean_ns = sonde_hist_mean(&h->total);
+	else
+		all.queries = 0;
+	return all;
+}
+
+static void print_traced(FILE *out, const struct sonde_report *rep, uint64_t seen)
+{
+	const struct sonde_query_table *t = &rep->queries;
+
 	fprintf(out, "Query traces: %s of %s queries (", N(t->spans),
 		N(seen > t->spans ? seen : t->spans));
 	print_filter(out, rep);
@@ -388,94 +401,35 @@ static void print_queries(FILE *out, struct sonde_report *rep)
 		fprintf(out, "; %s failed (%.2g %%)", N(t->errors),
 			100.0 * (double)t->errors / (double)t->spans);
 	fputc('\n', out);
+}
+
+/* The slowest of each hour are no sample of all: their middle is not the middle. */
+static bool all_kept(const struct sonde_report *rep)
+{
+	return !strcmp(meta(rep, "recording.spans"), "all") &&
+	       !meta_u64(rep, "recording.slower_than_ns");
+}
+
+static void print_queries(FILE *out, struct sonde_report *rep)
+{
+	struct sonde_clockpair clock = clock_of(rep);
+	struct sonde_query_table *t = &rep->queries;
+	uint64_t seen = queries_seen(rep);
+	struct sonde_flow_counted all = counted(rep, seen);
+
+	print_latency(out, rep, seen);
+	if (!t->spans) {
+		if (seen)
+			print_none(out, rep, seen);
+		return;
+	}
+	if (all_traced(rep, seen))
+		sonde_flow_print_little(out, &rep->flow, &all);
+	print_traced(out, rep, seen);
 	sonde_query_print_groups(out, t, rep->opts.rows);
-	/* The slowest of each hour are no sample of all: their middle is not the middle. */
-	if (!strcmp(meta(rep, "recording.spans"), "all") &&
-	    !meta_u64(rep, "recording.slower_than_ns"))
-		sonde_query_print_tail(out, t);
+	if (all_kept(rep))
+		sonde_query_print_tail(out, t, 0.01, false);
 	sonde_query_print_slowest(out, t, &clock);
-}
-
-/* Prefixes that a section above has said all of. */
-static bool is_known(const struct sonde_snapshot *s, const char *name)
-{
-	static const char *const known[] = {"rss.",   "proc.", "query.", "alloc.",
-					    "fault.", "cost.", "stall."};
-
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(known); i++)
-		if (sonde_str_starts(name, known[i]))
-			return true;
-	return sonde_str_starts(name, "thp.") && sonde_summary_has_thp(s);
-}
-
-static const char *in_unit(char *buf, size_t size, double v, const char *unit)
-{
-	if (!strcmp(unit, "bytes"))
-		return sonde_fmt_bytes(buf, size, v);
-	if (!strcmp(unit, "ns"))
-		return sonde_fmt_ns(buf, size, v);
-	if (!strcmp(unit, "count") && v >= 0)
-		return sonde_fmt_count(buf, size, (uint64_t)v);
-	snprintf(buf, size, "%.6g %s", v, unit);
-	return buf;
-}
-
-static void print_other_metrics(FILE *out, const struct sonde_snapshot *s)
-{
-	char a[40], b[40];
-
-	for (size_t i = 0; i < s->n_metrics; i++) {
-		const struct sonde_snap_metric *m = &s->metrics[i];
-		const char *unit = m->desc->unit;
-
-		if (is_known(s, m->desc->name))
-			continue;
-		fprintf(out, "%s%s%s%s: ", m->desc->name, *m->label ? "{" : "", m->label,
-			*m->label ? "}" : "");
-		if (!m->present)
-			fprintf(out, "absent: %s\n", m->absent ? m->absent : "no reason given");
-		else if (m->desc->kind == SONDE_COUNTER)
-			fprintf(out, "%s (%s)\n", in_unit(a, sizeof(a), m->last, unit),
-				m->desc->help);
-		else
-			fprintf(out, "%s at first, %s at last (%s)\n",
-				in_unit(a, sizeof(a), m->first, unit),
-				in_unit(b, sizeof(b), m->last, unit), m->desc->help);
-	}
-}
-
-static void print_hist(FILE *out, const struct sonde_snap_hist *h, const char *title)
-{
-	static const double qs[] = {0.5, 0.95, 0.99};
-	char buf[40];
-
-	fprintf(out, "%s: %s values, mean %s", title, N(h->total.count),
-		in_unit(buf, sizeof(buf), sonde_hist_mean(&h->total), h->desc->unit));
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(qs); i++)
-		fprintf(out, "  p%.0f %s", 100 * qs[i],
-			in_unit(buf, sizeof(buf), (double)sonde_hist_quantile(&h->total, qs[i]),
-				h->desc->unit));
-	fprintf(out, "  max %s\n", in_unit(buf, sizeof(buf), (double)h->total.max, h->desc->unit));
-}
-
-static void print_other_hists(FILE *out, const struct sonde_report *rep)
-{
-	const struct sonde_snapshot *s = &rep->snap;
-	char title[160], period[100] = "";
-
-	if (hists_differ(rep))
-		hist_period(rep, period, sizeof(period));
-	for (size_t i = 0; i < s->n_hists; i++) {
-		const struct sonde_snap_hist *h = &s->hists[i];
-		bool size = !strcmp(h->desc->name, "alloc.size");
-
-		if ((is_known(s, h->desc->name) && !size) || !h->total.count)
-			continue;
-		snprintf(title, sizeof(title), "%s%s%s%s%s%s",
-			 size ? "  size of a request" : h->desc->name, *h->label ? "{" : "",
-			 h->label, *h->label ? "}" : "", *period ? " of " : "", period);
-		print_hist(out, h, title);
-	}
 }
 
 static void print_next(FILE *out, const struct sonde_report *rep)
@@ -489,12 +443,70 @@ static void print_next(FILE *out, const struct sonde_report *rep)
 	fprintf(out, "Over time: sonde export %s --to csv --series >series.csv\n", path);
 }
 
+/* What needs every query: refused where only some were kept, with the reason. */
+static void print_tail(FILE *out, const struct sonde_report *rep)
+{
+	if (all_kept(rep))
+		sonde_query_print_tail(out, &rep->queries, rep->opts.tail_share, true);
+	else
+		fputs("No tail: only the slower queries were kept, so that there is no middle to "
+		      "compare with; record with --spans all and without --slower-than\n",
+		      out);
+}
+
+static void print_running(FILE *out, struct sonde_report *rep, uint64_t seen)
+{
+	struct sonde_flow_counted all = counted(rep, seen);
+	struct sonde_clockpair clock = clock_of(rep);
+
+	if (all_kept(rep))
+		sonde_flow_print_running(out, &rep->flow, &all, &clock, rep->opts.running_ns);
+	else
+		fputs("No running average: only the slower queries were kept; record with --spans "
+		      "all "
+		      "and without --slower-than\n",
+		      out);
+}
+
+/* Only what was asked for by name. */
+static bool print_asked(FILE *out, struct sonde_report *rep)
+{
+	const struct sonde_report_opts *o = &rep->opts;
+	struct sonde_clockpair clock = clock_of(rep);
+	uint64_t seen = queries_seen(rep);
+
+	if (!o->tail_share && !o->by && !o->running_ns)
+		return false;
+	if (!rep->queries.spans) {
+		print_none(out, rep, seen);
+		return true;
+	}
+	print_traced(out, rep, seen);
+	if (o->tail_share)
+		print_tail(out, rep);
+	if (o->by)
+		sonde_query_print_by(out, &rep->queries, o->rows, &clock);
+	if (o->running_ns)
+		print_running(out, rep, seen);
+	return true;
+}
+
+static int flushed(FILE *out)
+{
+	if (fflush(out) || ferror(out))
+		return errno ? -errno : -EIO;
+	return 0;
+}
+
 int sonde_report_print(struct sonde_report *rep, FILE *out)
 {
 	uint64_t ns = covered_ns(rep);
+	char period[100];
 
 	errno = 0;
 	print_heading(out, rep);
+	if (print_asked(out, rep))
+		return flushed(out);
 	sonde_summary_target(out, &rep->snap, 0);
 	sonde_show_memory(out, &rep->snap, SONDE_LEDGER_FIRST_LAST);
 	print_cpu(out, rep);
@@ -504,12 +516,10 @@ int sonde_report_print(struct sonde_report *rep, FILE *out)
 	sonde_summary_stall(out, &rep->snap);
 	sonde_summary_ask(out, &rep->snap);
 	sonde_summary_alloc(out, &rep->snap, ns);
-	print_other_hists(out, rep);
-	print_other_metrics(out, &rep->snap);
+	sonde_report_other(out, &rep->snap,
+			   hists_differ(rep) ? hist_period(rep, period, sizeof(period)) : "");
 	sonde_summary_notes(out, &rep->snap);
 	sonde_summary_cost(out, &rep->snap);
 	print_next(out, rep);
-	if (fflush(out) || ferror(out))
-		return errno ? -errno : -EIO;
-	return 0;
+	return flushed(out);
 }

@@ -16,9 +16,12 @@
 #include "model/visitor.h"
 
 struct sonde_report_opts {
-	uint32_t slowest; /* queries listed; 0: 10                     */
-	uint32_t rows;	  /* fingerprints listed; 0: 15                */
-	bool all;	  /* threads, mappings and sites of faults: all */
+	uint32_t slowest;  /* queries listed; 0: 10                     */
+	uint32_t rows;	   /* fingerprints listed; 0: 15                */
+	double tail_share; /* with any of these three only they are printed; 0: not asked for */
+	int by;		   /* enum sonde_query_key + 1 */
+	uint64_t running_ns;
+	bool all; /* threads, mappings and sites of faults: all */
 };
 
 struct sonde_report;

@@ -5,6 +5,7 @@
  * stay out of every latency.
  */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "core/mem.h"
 #include "core/str.h"
@@ -12,9 +13,9 @@
 
 #define MAX_HISTS 1024 /* 36 KiB each; groups beyond have no p95 */
 
-int sonde_query_table_init(struct sonde_query_table *t, size_t slowest)
+int sonde_query_table_init(struct sonde_query_table *t, size_t slowest, enum sonde_query_key by)
 {
-	*t = (struct sonde_query_table){.max_slow = slowest};
+	*t = (struct sonde_query_table){.max_slow = slowest, .by = by};
 	t->slow = calloc(slowest + 1, sizeof(*t->slow));
 	t->parts = calloc(SONDE_HIST_BUCKETS, sizeof(*t->parts));
 	if (t->slow && t->parts)
@@ -132,6 +133,17 @@ static void add_parts(struct sonde_query_table *t, const struct sonde_span *s, u
 	p->wait += (double)sonde_span_wait_ns(s);
 	p->service += (double)sonde_span_service_ns(s);
 	p->send += (double)sonde_span_send_ns(s);
+	p->bytes_out += (double)s->bytes_out;
+	if (s->has_heap) {
+		p->heap_spans++;
+		p->heap += (double)s->heap_allocated;
+	}
+	if (s->has_parts) {
+		p->divided++;
+		p->divided_ns += (double)ns;
+		for (int i = 0; i < SONDE_PART__MAX; i++)
+			p->part[i] += (double)s->part_ns[i];
+	}
 	if (!s->has_faults)
 		return;
 	p->timed_faults++;
@@ -206,6 +218,52 @@ static int add_slow(struct sonde_query_table *t, const struct sonde_span *s, uin
 	return 0;
 }
 
+const char *sonde_query_key_name(enum sonde_query_key by)
+{
+	static const char *const names[] = {
+		[SONDE_QUERY_BY_FORM] = "fingerprint", [SONDE_QUERY_BY_COMMAND] = "command",
+		[SONDE_QUERY_BY_INDEX] = "index",      [SONDE_QUERY_BY_CONNECTION] = "connection",
+		[SONDE_QUERY_BY_CLIENT] = "client",    [SONDE_QUERY_BY_THREAD] = "thread",
+		[SONDE_QUERY_BY_STATUS] = "status",
+	};
+
+	return (unsigned)by < SONDE_ARRAY_SIZE(names) ? names[by] : "?";
+}
+
+static const char *or_none(const char *s, const char *none)
+{
+	return s && *s ? s : none;
+}
+
+/* The text that @s is put together by, in @buf where it has to be made. */
+static const char *key_of(enum sonde_query_key by, const struct sonde_span *s, char *buf,
+			  size_t size)
+{
+	const char *client = or_none(s->client, "client not known"), *port = strrchr(client, ':');
+
+	switch (by) {
+	case SONDE_QUERY_BY_COMMAND:
+		return or_none(s->command, "?");
+	case SONDE_QUERY_BY_INDEX:
+		return or_none(s->index, "index not known");
+	case SONDE_QUERY_BY_CONNECTION:
+		snprintf(buf, size, "%016" PRIx64 " %s", s->conn, client);
+		return buf;
+	case SONDE_QUERY_BY_CLIENT:
+		snprintf(buf, size, "%.*s", port ? (int)(port - client) : (int)size, client);
+		return buf;
+	case SONDE_QUERY_BY_THREAD:
+		snprintf(buf, size, "%" PRIu32, s->tid);
+		return buf;
+	case SONDE_QUERY_BY_STATUS:
+		snprintf(buf, size, s->status == SONDE_SPAN_ERROR ? "%s %" PRIu32 : "%s",
+			 sonde_span_status_name(s->status), s->error);
+		return buf;
+	default:
+		return or_none(s->fingerprint, "");
+	}
+}
+
 static bool is_error(const struct sonde_span *s)
 {
 	return s->status == SONDE_SPAN_ERROR || s->status == SONDE_SPAN_ABORTED;
@@ -215,8 +273,9 @@ int sonde_query_table_add(struct sonde_query_table *t, const struct sonde_span *
 {
 	uint64_t ns = sonde_span_duration_ns(s);
 	struct sonde_query_group *g;
-	int err = find_group(t, s->command ? s->command : "", s->fingerprint ? s->fingerprint : "",
-			     &g);
+	char key[128];
+	int err = find_group(t, t->by == SONDE_QUERY_BY_FORM && s->command ? s->command : "",
+			     key_of(t->by, s, key, sizeof(key)), &g);
 
 	if (err)
 		return err;
@@ -242,8 +301,10 @@ int sonde_query_table_add(struct sonde_query_table *t, const struct sonde_span *
 	t->no_wait += s->flags & SONDE_SPAN_F_NO_WAIT ? 1 : 0;
 	t->total_ns += ns;
 	g->total_ns += ns;
-	if (ns > g->worst_ns)
+	if (ns > g->worst_ns) {
 		g->worst_ns = ns;
+		g->worst_begin_ns = s->arrival_ns ? s->arrival_ns : s->start_ns;
+	}
 	if (g->hist.buckets)
 		sonde_hist_add(&g->hist, ns);
 	add_parts(t, s, ns);

@@ -34,7 +34,7 @@ static void print_text(FILE *out, const char *s)
 }
 
 /* The command, unless the form of the request names it itself ("search docs match(?)"). */
-static void print_what(FILE *out, const char *command, const char *text)
+void sonde_query_print_what(FILE *out, const char *command, const char *text)
 {
 	size_t n = strlen(command);
 
@@ -71,10 +71,30 @@ static void print_group(FILE *out, const struct sonde_query_table *t,
 		t->total_ns ? 100.0 * (double)g->total_ns / (double)t->total_ns : 0);
 	if (t->heap_spans)
 		fprintf(out, "%10s  ", g->heap_spans ? B(g->heap_allocated / g->heap_spans) : "-");
-	print_what(out, g->command, g->fingerprint);
+	sonde_query_print_what(out, g->command, g->fingerprint);
 	if (g->errors)
 		fprintf(out, "  (%s failed)", N(g->errors));
 	fputc('\n', out);
+}
+
+static void print_excluded(FILE *out, const struct sonde_query_table *t)
+{
+	if (t->disturbed)
+		fprintf(out,
+			"  %s queries overlapped an allocation probe: counted, but in no latency\n",
+			N(t->disturbed));
+	if (t->unended)
+		fprintf(out, "  %s queries had no complete answer: counted, but in no latency\n",
+			N(t->unended));
+}
+
+/* By total time, and the slots that named groups by number are gone. */
+static void sort_groups(struct sonde_query_table *t)
+{
+	qsort(t->groups, t->n_groups, sizeof(*t->groups), by_total);
+	free(t->slots);
+	t->slots = NULL;
+	t->n_slots = 0;
 }
 
 void sonde_query_print_groups(FILE *out, struct sonde_query_table *t, size_t rows)
@@ -83,7 +103,7 @@ void sonde_query_print_groups(FILE *out, struct sonde_query_table *t, size_t row
 
 	if (!t->n_groups)
 		return;
-	qsort(t->groups, t->n_groups, sizeof(*t->groups), by_total);
+	sort_groups(t);
 	fprintf(out, "  %9s %9s %9s %9s %9s %7s  %s%s\n", "queries", "mean", "p95", "worst",
 		"total", "share", t->heap_spans ? " allocated  " : "", "what (literals replaced)");
 	for (size_t i = 0; i < t->n_groups; i++) {
@@ -98,78 +118,53 @@ void sonde_query_print_groups(FILE *out, struct sonde_query_table *t, size_t row
 		fprintf(out, "  %9s in %s more kinds: %s, %.1f %% of the time\n", N(rest),
 			N(t->n_groups - rows), NS(rest_ns),
 			t->total_ns ? 100.0 * (double)rest_ns / (double)t->total_ns : 0);
-	if (t->disturbed)
-		fprintf(out,
-			"  %s queries overlapped an allocation probe: counted, but in no latency\n",
-			N(t->disturbed));
-	if (t->unended)
-		fprintf(out, "  %s queries had no complete answer: counted, but in no latency\n",
-			N(t->unended));
-	/* The slots named groups by number. */
-	free(t->slots);
-	t->slots = NULL;
-	t->n_slots = 0;
+	print_excluded(out, t);
 }
 
-static void add(struct sonde_query_parts *to, const struct sonde_query_parts *p)
+static void print_by(FILE *out, const struct sonde_query_table *t,
+		     const struct sonde_query_group *g, const struct sonde_clockpair *clock)
 {
-	to->count += p->count;
-	to->timed_faults += p->timed_faults;
-	to->duration += p->duration;
-	to->wait += p->wait;
-	to->service += p->service;
-	to->send += p->send;
-	to->faults += p->faults;
-}
+	static const double qs[] = {0.5, 0.95, 0.99, 0.999};
+	char when[40];
 
-/* Whole buckets whose ranks overlap [low, high) of the timed queries. */
-static struct sonde_query_parts ranks(const struct sonde_query_table *t, uint64_t low,
-				      uint64_t high)
-{
-	struct sonde_query_parts sum = {0};
-	uint64_t seen = 0;
-
-	for (uint32_t i = 0; i < SONDE_HIST_BUCKETS; i++) {
-		uint64_t from = seen;
-
-		seen += t->parts[i].count;
-		if (t->parts[i].count && seen > low && from < high)
-			add(&sum, &t->parts[i]);
-	}
-	return sum;
-}
-
-static void print_difference(FILE *out, const char *what, double slow, double middle)
-{
-	double d = slow - middle;
-
-	fprintf(out, "  %s %s%s", what, d < 0 ? "-" : "+", NS(d < 0 ? -d : d));
-}
-
-/* The parts are disjoint and add up to the difference; fault time lies inside them. */
-void sonde_query_print_tail(FILE *out, const struct sonde_query_table *t)
-{
-	uint64_t n = t->spans - t->disturbed - t->unended;
-	struct sonde_query_parts slow, mid;
-	double ns, nm;
-
-	if (n < 200 || t->no_wait)
-		return;
-	slow = ranks(t, n - n / 100, n);
-	mid = ranks(t, n * 45 / 100, n * 55 / 100);
-	ns = (double)slow.count;
-	nm = (double)mid.count;
-	fprintf(out, "Slowest 1 %% (%s) against the middle (%s around the median):", N(slow.count),
-		N(mid.count));
-	print_difference(out, "", slow.duration / ns, mid.duration / nm);
+	fprintf(out, "%10s", N(g->count));
+	if (!g->hist.count)
+		fprintf(out, " %9s %9s %9s %9s %9s %9s", g->total_ns ? "not kept" : "-", "-", "-",
+			"-", "-", g->total_ns ? NS(g->worst_ns) : "-");
+	else
+		fprintf(out, " %9s", NS(sonde_hist_mean(&g->hist)));
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(qs) && g->hist.count; i++)
+		fprintf(out, " %9s", NS(sonde_hist_quantile(&g->hist, qs[i])));
+	if (g->hist.count)
+		fprintf(out, " %9s", NS(g->hist.max));
+	sonde_fmt_rfc3339(when, sizeof(when), sonde_clockpair_real(clock, g->worst_begin_ns));
+	fprintf(out, " %9s %5.1f %%  %.12s  ", NS(g->total_ns),
+		t->total_ns ? 100.0 * (double)g->total_ns / (double)t->total_ns : 0,
+		g->total_ns ? when + 11 : "-           ");
+	if (t->by == SONDE_QUERY_BY_FORM)
+		sonde_query_print_what(out, g->command, g->fingerprint);
+	else
+		print_text(out, g->fingerprint);
+	if (g->errors)
+		fprintf(out, "  (%s failed)", N(g->errors));
 	fputc('\n', out);
-	print_difference(out, "  queue wait", slow.wait / ns, mid.wait / nm);
-	print_difference(out, "service", slow.service / ns, mid.service / nm);
-	print_difference(out, "sending", slow.send / ns, mid.send / nm);
-	if (slow.timed_faults == slow.count && mid.timed_faults == mid.count)
-		print_difference(out, "(of it page faults", slow.faults / ns, mid.faults / nm);
-	fprintf(out, "%s\n",
-		slow.timed_faults == slow.count && mid.timed_faults == mid.count ? ")" : "");
+}
+
+void sonde_query_print_by(FILE *out, struct sonde_query_table *t, size_t rows,
+			  const struct sonde_clockpair *clock)
+{
+	size_t shown = t->n_groups < rows ? t->n_groups : rows;
+
+	sort_groups(t);
+	fprintf(out, "%10s %9s %9s %9s %9s %9s %9s %9s %7s  %-12s  %s\n", "queries", "mean", "p50",
+		"p95", "p99", "p99.9", "max", "total", "share", "worst (UTC)",
+		sonde_query_key_name(t->by));
+	for (size_t i = 0; i < shown; i++)
+		print_by(out, t, &t->groups[i], clock);
+	if (shown < t->n_groups)
+		fprintf(out, "  %s more: --rows %zu shows them\n", N(t->n_groups - shown),
+			t->n_groups);
+	print_excluded(out, t);
 }
 
 static int by_duration(const void *a, const void *b)
@@ -207,7 +202,7 @@ static void print_slow(FILE *out, const struct sonde_span *s, const struct sonde
 	if (s->status == SONDE_SPAN_ERROR)
 		fprintf(out, " %u", s->error);
 	fprintf(out, ", %s\n             ", *s->client ? s->client : "client not known");
-	print_what(out, s->command, *s->text ? s->text : s->fingerprint);
+	sonde_query_print_what(out, s->command, *s->text ? s->text : s->fingerprint);
 	fputc('\n', out);
 }
 
