@@ -171,15 +171,39 @@ static __always_inline void anatomy_collect(struct sonde_ev_span *s)
 		anatomy_copy(s, a);
 }
 
-/* The query is over, or the thread has nothing more to do with it. Returns how many events it had. */
+/*
+ * The thread has answered another query than its clock is of. What it did since it read the clock's
+ * own request was that one's, or nobody can tell whose.
+ */
+static __always_inline void anatomy_disown(struct sonde_anatomy *a)
+{
+	anatomy_event(a, bpf_ktime_get_ns());
+	for (int i = 0; i < SONDE_ANATOMY_SLOTS; i++) {
+		if (i == SONDE_PART_QUEUED || i == SONDE_PART_UNATTRIBUTED)
+			continue;
+		a->ns[SONDE_PART_UNATTRIBUTED] += a->ns[i];
+		a->ns[i] = 0;
+	}
+	for (int i = 0; i < SONDE_ANATOMY_LOG; i++)
+		a->log_part[i] = SONDE_PART_UNATTRIBUTED;
+	__builtin_memset(a->faults, 0, sizeof(a->faults));
+}
+
+/* The query is over, or the thread has nothing more to do with it. Returns how many events it had.
+ */
 static __always_inline __u32 anatomy_end(const struct sonde_ev_span *s)
 {
 	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
 
-	if (!a || !anatomy_is_of(a, s))
+	if (!a || !a->seq)
 		return 0;
-	a->seq = 0;
-	return a->logged;
+	if (anatomy_is_of(a, s)) {
+		a->seq = 0;
+		return a->logged;
+	}
+	if (s->status < SONDE_SPAN_NO_REPLY && !(s->flags & SONDE_SPAN_F_END_GUESSED))
+		anatomy_disown(a);
+	return 0;
 }
 
 /* After both: the same thread goes on with it, as more of the answer may follow. */

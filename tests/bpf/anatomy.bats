@@ -69,7 +69,7 @@ finish() {
 	}
 }
 
-ask() { "$WORK" --ask "$port" "$@"; }
+ask() { "$B/harness/anatomyask" "$port" "$@"; }
 
 # Both sides of each query: table `both`, with the parts summed up as cpu, off and faults.
 join_truth() {
@@ -225,6 +225,22 @@ one_kind() { # STEP PART TRUTH
 	agree user_ns spin
 	agree fault_base_ns touch
 	agree cpu t_cpu
+}
+
+@test "one thread that reads three queries before it answers them: none gets another's time" {
+	serve --batch 3
+	record --lens query
+	ask 3 10 "spin 2000"
+	finish
+	whole 30
+	join_truth
+	equal 30 "$(both 'count(*)')" queries
+	# The one read last is the thread's from the answer before its own on; of the others nobody knows.
+	agree "CASE WHEN user_ns > spin / 2 THEN user_ns ELSE spin END" spin
+	equal 1 "$(both 'count(*) FILTER (WHERE user_ns > spin / 2) = 10')" \
+		"one in three is explained"
+	equal 0 "$(both 'count(*) FILTER (WHERE user_ns < spin / 2 AND unattributed_ns < wall)')" \
+		"that are explained in part"
 }
 
 @test "a query that was under way at attach has none; those after it have" {
