@@ -13,14 +13,18 @@ setup() {
 	WORK=$B/harness/anatomywork
 	T=$BATS_TEST_TMPDIR
 	R=$T/r.sonde
-	pids=()
+	pids=() launch=() group=
 }
 
 teardown() {
-	local pid
+	local pid end=$((SECONDS + 10))
 
 	for pid in "${pids[@]}"; do
 		kill -KILL "$pid" 2>/dev/null || true
+	done
+	while [ -n "${group:-}" ] && [ $SECONDS -lt $end ]; do
+		rmdir "$group" 2>/dev/null && break
+		sleep 0.1
 	done
 }
 
@@ -44,7 +48,7 @@ sql() { sqlite3 -readonly -bail "$R" "$1"; }
 ticked() { [ "$(sql 'SELECT count(*) > 0 FROM tick')" = 1 ]; }
 
 serve() { # OPTIONS...
-	"$WORK" "$@" "$T/truth" >"$T/port" 3>&- &
+	"${launch[@]}" "$WORK" "$@" "$T/truth" >"$T/port" 3>&- &
 	server=$!
 	pids+=("$server")
 	until_true test -s "$T/port"
@@ -77,7 +81,7 @@ join_truth() {
 	sqlite3 "$T/x.db" '.mode tabs' "CREATE TABLE truth (port, seq INTEGER, wall INTEGER, t_cpu INTEGER,
 		t_rq INTEGER, t_faults INTEGER, spin INTEGER, touch INTEGER, huge INTEGER, purge INTEGER,
 		map INTEGER, unmap INTEGER, brk INTEGER, sleep INTEGER, lock INTEGER, socket INTEGER,
-		io INTEGER, mmaplock INTEGER)" ".import $T/truth truth" \
+		io INTEGER, mmaplock INTEGER, cache INTEGER)" ".import $T/truth truth" \
 		"ATTACH 'file:$R?mode=ro' AS rec" "CREATE TABLE both AS SELECT t.*, a.*, q.duration_ns,
 		user_ns + fault_base_ns + fault_mthp_ns + fault_pmd_ns + fault_cow_ns + fault_file_ns
 		+ fault_swap_ns + fault_other_ns + reclaim_ns + compaction_ns + sys_madvise_ns
@@ -192,6 +196,32 @@ one_kind() { # STEP PART TRUTH
 @test "one that moves the break is brk, and its faults" {
 	one_kind "brk 512" "sys_brk_ns + fault_base_ns" brk
 	equal 0 "$(both 'count(*) FILTER (WHERE sys_brk_ns = 0)')" "queries without brk"
+}
+
+@test "one that has to free its cgroup's memory first is reclaim, and another is not" {
+	local parent=/sys/fs/cgroup/memory
+	[ -e $parent/memory.limit_in_bytes ] || skip "no memory cgroup (v1) here"
+	serve
+	record --lens query,thp
+	ask 1 5 "cache 65536"
+	finish
+	whole 5
+	equal 0 "$(sql 'SELECT sum(reclaim_ns) FROM anatomy')" "reclaim without a limit"
+	rm -f "$R"* "$T/truth"* "$T/port"
+	group=$parent/sonde-anatomy-$$
+	mkdir "$group"
+	echo 48000000 >"$group/memory.limit_in_bytes"
+	launch=(bash -c 'echo $BASHPID >'"$group"'/cgroup.procs; exec "$0" "$@"')
+	serve
+	record --lens query,thp
+	ask 1 5 "cache 65536"
+	finish
+	whole 5
+	equal 5 "$(sql 'SELECT count(*) FROM anatomy WHERE reclaim_ns BETWEEN 1 AND sys_other_ns * 10')" \
+		"queries that reclaimed"
+	# Another lens's programs saw at least as much: also what the server reclaims between queries.
+	equal 1 "$(sql "SELECT (SELECT sum(reclaim_ns) FROM anatomy) <= 1.05 * max(value) FROM metric
+		WHERE name = 'thp.stall_time' AND label = 'memcg_reclaim'")" "no more than there was"
 }
 
 @test "48 connections at once, with every step: each query's is its own" {

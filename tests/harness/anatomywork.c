@@ -13,6 +13,7 @@
  *     purge KB     MADV_DONTNEED        map KB      mmap with MAP_POPULATE, then munmap
  *     brk KB       grow the heap, touch it, shrink it
  *     io N         read 4 KiB, N times, with O_DIRECT
+ *     cache KB     read so much of a file that is all holes, through the page cache
  *     mmaplock KB  mmap while another thread, which populates so much, holds mmap_lock
  *     forget 0     give no answer
  *
@@ -36,7 +37,7 @@
 #define ROOM	  (64 * MB)
 #define MAX_CONNS 256
 
-enum { SPIN, TOUCH, HUGE, PURGE, MAP, UNMAP, BRK, SLEEP, LOCK, SOCKET, IO, MMAPLOCK, STEPS };
+enum { SPIN, TOUCH, HUGE, PURGE, MAP, UNMAP, BRK, SLEEP, LOCK, SOCKET, IO, MMAPLOCK, CACHE, STEPS };
 
 struct clocks {
 	uint64_t wall, cpu, rq, faults;
@@ -50,7 +51,7 @@ struct truth {
 
 /* A thread that works, with what its steps need. */
 struct worker {
-	int stat, file, pair[2];
+	int stat, file, holes, pair[2];
 	char *pages, *huge, *full, *other;
 	pthread_mutex_t mutex;
 	sem_t start;
@@ -187,6 +188,10 @@ static struct worker *worker_new(void)
 	w->other = map(ROOM, MADV_NOHUGEPAGE);
 	if (w->file < 0 || pwrite(w->file, w->full, 4 * MB, 0) != 4 * MB)
 		die(name);
+	snprintf(name, sizeof(name), "%s.holes", out_path);
+	w->holes = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (w->holes < 0 || ftruncate(w->holes, 1024 * MB))
+		die(name);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, w->pair))
 		die("socketpair");
 	pthread_mutex_init(&w->mutex, NULL);
@@ -254,6 +259,15 @@ static void do_io(struct worker *w, uint64_t n)
 			die("pread");
 }
 
+static void do_cache(struct worker *w, uint64_t kb)
+{
+	static _Thread_local char buf[64 * KB];
+
+	for (uint64_t at = 0; at < kb * KB; at += sizeof(buf))
+		if (pread(w->holes, buf, sizeof(buf), (off_t)at) != sizeof(buf))
+			die("pread");
+}
+
 static void touch(char *p, uint64_t n, size_t stride)
 {
 	for (uint64_t i = 0; i < n && i * stride < ROOM; i++)
@@ -288,9 +302,9 @@ static void do_brk(uint64_t kb)
 /* One step, and which it was; -1: none that is known. */
 static int do_step(struct worker *w, const char *name, uint64_t n, struct truth *t)
 {
-	static const char *const names[STEPS] = {"spin", "touch",  "huge", "purge",
-						 "map",	 "unmap",  "brk",  "sleep",
-						 "lock", "socket", "io",   "mmaplock"};
+	static const char *const names[STEPS] = {"spin",  "touch",    "huge",  "purge", "map",
+						 "unmap", "brk",      "sleep", "lock",	"socket",
+						 "io",	  "mmaplock", "cache"};
 	int s = 0;
 
 	while (s < STEPS && strcmp(names[s], name))
@@ -325,6 +339,9 @@ static int do_step(struct worker *w, const char *name, uint64_t n, struct truth 
 		break;
 	case IO:
 		do_io(w, n);
+		break;
+	case CACHE:
+		do_cache(w, n);
 		break;
 	case MMAPLOCK:
 		do_mmaplock(w, n);
