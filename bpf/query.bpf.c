@@ -39,13 +39,6 @@ struct {
 	__type(value, __u8);
 } query_unix SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SONDE_QUERY_HANDLERS);
-	__type(key, __u32);
-	__type(value, struct sonde_query_handler);
-} query_handlers SEC(".maps");
-
 static __always_inline __u64 unix_address(struct sock *sk)
 {
 	return (__u64)BPF_CORE_READ((struct unix_sock *)sk, addr);
@@ -76,6 +69,8 @@ static __always_inline bool known_family(struct sock *sk)
 static __always_inline void conn_identify(struct sonde_conn *c, struct sock *sk)
 {
 	c->flags &= ~SONDE_CONN_LISTENER;
+	if (cfg.handlers && cfg.query_source == SONDE_SOURCE_HANDLER)
+		c->flags |= SONDE_CONN_DEAD; /* its bytes are not looked at */
 	c->span.conn = bpf_get_socket_cookie(sk);
 	conn_peer(c, sk);
 }
@@ -156,6 +151,7 @@ int BPF_PROG(query_recv, struct sock *sk, int ret, int flags)
 {
 	struct sonde_conn_io w = {};
 	struct sonde_conn *c;
+	__u64 arrival;
 
 	if (ret < 0 || flags & MSG_PEEK)
 		return 0;
@@ -164,13 +160,16 @@ int BPF_PROG(query_recv, struct sock *sk, int ret, int flags)
 		return 0;
 	if (ret == 0) {
 		conn_eof(c);
+		handler_saw_eof(c);
 		return 0;
 	}
 	conn_io_init(&w, c, ret);
+	arrival = c->ready_ns ? c->ready_ns : c->last_ready_ns;
 	c->reader = (__u32)bpf_get_current_pid_tgid();
 	conn_received(&w);
 	if (c->open == SONDE_OPEN_READING) /* the rest of the request is yet to be read */
 		anatomy_begin(&c->span, c->prev_end_ns, w.now);
+	handler_saw_read(c, arrival, w.now, ret);
 	return 0;
 }
 
@@ -187,6 +186,7 @@ int BPF_PROG(query_send, struct sock *sk, int ret, int flags)
 		return 0;
 	if (ret < 0) {
 		conn_close(c, bpf_ktime_get_ns());
+		handler_saw_close(c, bpf_ktime_get_ns());
 		return 0;
 	}
 	conn_io_init(&w, c, ret);
@@ -196,6 +196,7 @@ int BPF_PROG(query_send, struct sock *sk, int ret, int flags)
 		anatomy_collect(&c->span);
 	else if (c->open)
 		c->span.flags &= ~SONDE_SPAN_F_PARTS;
+	handler_saw_send(c, w.now, ret);
 	return 0;
 }
 
@@ -222,8 +223,11 @@ int BPF_PROG(query_close, struct sock *sk)
 {
 	struct sonde_conn *c = bpf_sk_storage_get(&conn, sk, 0, 0);
 
-	if (c && c->open && gate_ready())
+	if (!c || !gate_ready())
+		return 0;
+	if (c->open)
 		conn_close(c, bpf_ktime_get_ns());
+	handler_saw_close(c, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -269,8 +273,11 @@ int BPF_PROG(query_shut, struct sock *sk, int old_state, int new_state)
 	if (new_state != TCP_FIN_WAIT1 && new_state != TCP_LAST_ACK)
 		return 0;
 	c = bpf_sk_storage_get(&conn, sk, 0, 0);
-	if (c && c->open && gate_ready())
+	if (!c || !gate_ready())
+		return 0;
+	if (c->open)
 		conn_close(c, bpf_ktime_get_ns());
+	handler_saw_close(c, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -365,66 +372,146 @@ int query_sweep(struct bpf_iter__task_file *ctx)
 	c = bpf_sk_storage_get(&conn, sk, 0, 0);
 	if (c && c->open)
 		conn_unfinished(c);
+	if (c)
+		handler_sweep(c);
 	return 0;
 }
 
 /* ---- handlers, from recipes: entry probes only ---- */
 
-/* The argument registers, copied: the context takes no variable offset. */
-struct handler_args {
-	__u64 reg[4];
-};
-
-static __always_inline void handler_word(const struct handler_args *a,
-					 const struct sonde_query_field *f, void *dst, __u32 size)
+/* Entered where the probe sits; its frame is known by where the return address is. */
+static __always_inline struct sonde_query_handler *
+handler_at(struct pt_regs *ctx, __u64 id, struct handler_args *args, struct sonde_handler_call *key)
 {
-	if (f->arg >= 0 && bpf_probe_read_user(dst, size, (void *)(a->reg[f->arg & 3] + f->offset)))
-		count_drop(SONDE_LENS_QUERY, SONDE_DROP_COPY_FAULT);
+	__u32 slot = bpf_get_attach_cookie(ctx) >> 8;
+	struct sonde_query_handler *h = bpf_map_lookup_elem(&query_handlers, &slot);
+
+	if (!h)
+		return NULL;
+	*args = (struct handler_args){{ctx->di, ctx->si, ctx->dx, ctx->cx}};
+	key->sp = ctx->sp + h->sp_delta;
+	key->tgid = id >> 32;
+	key->pad = 0;
+	return h;
 }
 
 SEC("?uprobe")
 int query_execute(struct pt_regs *ctx)
 {
+	struct sonde_query_handler *h;
+	struct sonde_handler_call key;
+	struct handler_args args;
 	struct task_span *t;
 	__u64 id;
 
 	if (!gate_current(&id))
 		return 0;
-	query_count(SONDE_QUERY_HANDLER_CALLS);
+	query_count(SONDE_QUERY_ENTRY_HITS);
+	h = handler_at(ctx, id, &args, &key);
+	if (!h)
+		return 0;
+	if (counts_as_statement(&args, h))
+		query_count(SONDE_QUERY_HANDLER_CALLS);
 	t = span_current();
 	if (t && !t->handler_ns)
 		t->handler_ns = bpf_ktime_get_ns();
+	if (conn_may_be_handled())
+		handler_enter(&args, h, &key);
+	return 0;
+}
+
+/* On the instructions themselves, so rsp is where the return address is. */
+SEC("?uprobe")
+int query_ret(struct pt_regs *ctx)
+{
+	struct sonde_handler_call key = {.sp = ctx->sp};
+	__u64 id;
+
+	if (!gate_current(&id))
+		return 0;
+	query_count(SONDE_QUERY_RETURN_HITS);
+	key.tgid = id >> 32;
+	handler_leave(&key);
+	return 0;
+}
+
+/*
+ * The coroutine on this stack is left: what its query was charged waits with the stack until the
+ * same call returns, on whichever thread that is.
+ */
+SEC("?uprobe")
+int query_yield(struct pt_regs *ctx)
+{
+	struct sonde_handler_call key;
+	struct handler_args args;
+	struct task_span *t;
+	__u64 id;
+
+	if (!gate_current(&id))
+		return 0;
+	query_count(SONDE_QUERY_YIELD_HITS);
+	t = span_current();
+	if (!t || !handler_at(ctx, id, &args, &key))
+		return 0;
+	anatomy_set_aside(bpf_ktime_get_ns());
+	span_slice_end(t);
+	if (bpf_map_update_elem(&span_parked, &key, t, BPF_ANY))
+		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+	t->seq = 0;
+	return 0;
+}
+
+SEC("?uprobe")
+int query_resume(struct pt_regs *ctx)
+{
+	struct sonde_handler_call key = {.sp = ctx->sp};
+	struct task_span *parked, *t;
+	__u64 id;
+
+	if (!gate_current(&id) || !cfg.per_query)
+		return 0;
+	query_count(SONDE_QUERY_RESUME_HITS);
+	key.tgid = id >> 32;
+	parked = bpf_map_lookup_elem(&span_parked, &key);
+	if (!parked)
+		return 0;
+	t = bpf_task_storage_get(&span, bpf_get_current_task_btf(), 0,
+				 BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (t) {
+		*t = *parked;
+		anatomy_take_up(t->conn, t->seq, bpf_ktime_get_ns());
+		span_slice_begin(t);
+	} else {
+		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+	}
+	bpf_map_delete_elem(&span_parked, &key);
 	return 0;
 }
 
 SEC("?uprobe")
 int query_log(struct pt_regs *ctx)
 {
-	struct handler_args args = {{ctx->di, ctx->si, ctx->dx, ctx->cx}};
-	__u32 slot = bpf_get_attach_cookie(ctx) >> 8;
 	struct sonde_query_handler *h;
+	struct sonde_handler_call key;
+	struct handler_args args;
 	struct task_span *t;
-	__u64 id, us = 0, text = 0;
+	__u64 id, us = 0, text;
 
 	if (!gate_current(&id))
 		return 0;
 	query_count(SONDE_QUERY_LOG_CALLS);
 	t = span_current();
-	h = bpf_map_lookup_elem(&query_handlers, &slot);
+	h = handler_at(ctx, id, &args, &key);
 	if (!t || !h)
 		return 0;
 	t->hits++;
-	if (h->wall_us.arg >= 0) {
-		handler_word(&args, &h->wall_us, &us, sizeof(us));
+	if (h->wall_us.kind) {
+		field_read(&args, &h->wall_us, &us, sizeof(us));
 		t->wall_ms = us / 1000;
 	}
-	handler_word(&args, &h->wall_ms, &t->wall_ms, sizeof(t->wall_ms));
-	handler_word(&args, &h->found, &t->found, sizeof(t->found));
-	if (h->index.arg < 0)
-		return 0;
-	text = args.reg[h->index.arg & 3] + h->index.offset;
-	if (h->index.deref)
-		handler_word(&args, &h->index, &text, sizeof(text));
+	field_read(&args, &h->wall_ms, &t->wall_ms, sizeof(t->wall_ms));
+	field_read(&args, &h->found, &t->found, sizeof(t->found));
+	text = field_address(&args, &h->index);
 	if (text && bpf_probe_read_user_str(t->index, sizeof(t->index), (void *)text) < 0)
 		t->index[0] = 0;
 	return 0;

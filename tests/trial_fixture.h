@@ -108,15 +108,18 @@ static inline void fixture_add_pairs(struct sonde_trial *t, const struct fixture
 /* Metrics: mean, p95, p99, RSS, all primary; p50, p99.9, growth of RSS. */
 static inline void fixture_trial_make(struct sonde_trial *t, const struct fixture_trial *f)
 {
+#define METRIC(n, s, st, quantile, p)                                                               \
+	{.name = n, .source = s, .stat = SONDE_TRIAL_##st, .q = quantile, .primary = p}
 	static const struct sonde_trial_metric metrics[] = {
-		{"mean", 0, SONDE_TRIAL_MEAN, 0, 0, true},
-		{"p95", 0, SONDE_TRIAL_QUANTILE, 0.95, 0, true},
-		{"p99", 0, SONDE_TRIAL_QUANTILE, 0.99, 0, true},
-		{"RSS", 1, SONDE_TRIAL_MEAN, 0, 0, true},
-		{"p50", 0, SONDE_TRIAL_QUANTILE, 0.5, 0, false},
-		{"p99.9", 0, SONDE_TRIAL_QUANTILE, 0.999, 0, false},
-		{"growth", 1, SONDE_TRIAL_GROWTH, 0, 0, false},
+		METRIC("mean", 0, MEAN, 0, true),
+		METRIC("p95", 0, QUANTILE, 0.95, true),
+		METRIC("p99", 0, QUANTILE, 0.99, true),
+		METRIC("RSS", 1, MEAN, 0, true),
+		METRIC("p50", 0, QUANTILE, 0.5, false),
+		METRIC("p99.9", 0, QUANTILE, 0.999, false),
+		METRIC("growth", 1, GROWTH, 0, false),
 	};
+#undef METRIC
 	size_t n = f->before + f->after;
 	double *load = calloc(n, sizeof(*load));
 	struct sonde_rng r = {f->seed};

@@ -171,6 +171,40 @@ static __always_inline void anatomy_collect(struct sonde_ev_span *s)
 		anatomy_copy(s, a);
 }
 
+/* The query leaves its thread, to go on on another; until then its time is nobody's. */
+static __always_inline void anatomy_set_aside(__u64 now)
+{
+	struct sonde_anatomy *a = anatomy_current();
+
+	if (!a)
+		return;
+	anatomy_park(a, now);
+	a->seq = 0;
+}
+
+/* It goes on, on the current thread. */
+static __always_inline void anatomy_take_up(__u64 conn, __u64 seq, __u64 now)
+{
+	struct sonde_anatomy *parked, *a;
+
+	if (!cfg.anatomy)
+		return;
+	parked = bpf_map_lookup_elem(&anatomy_parked, &conn);
+	if (!parked || parked->conn != conn || parked->seq != seq)
+		return;
+	a = bpf_task_storage_get(&anatomy, bpf_get_current_task_btf(), 0,
+				 BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!a) {
+		count_drop(SONDE_LENS_QUERY, SONDE_DROP_MAP_FULL);
+		return;
+	}
+	*a = *parked;
+	bpf_map_delete_elem(&anatomy_parked, &conn);
+	a->off = a->woken = a->follows = 0;
+	anatomy_charge(a, now);
+	anatomy_resume(a);
+}
+
 /*
  * The thread has answered another query than its clock is of. What it did since it read the clock's
  * own request was that one's, or nobody can tell whose.
@@ -195,15 +229,20 @@ static __always_inline __u32 anatomy_end(const struct sonde_ev_span *s)
 {
 	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
 
-	if (!a || !a->seq)
+	if (!a || !anatomy_is_of(a, s))
 		return 0;
-	if (anatomy_is_of(a, s)) {
-		a->seq = 0;
-		return a->logged;
-	}
-	if (s->status < SONDE_SPAN_NO_REPLY && !(s->flags & SONDE_SPAN_F_END_GUESSED))
+	a->seq = 0;
+	return a->logged;
+}
+
+/* The current thread has sent the answer to @s. */
+static __always_inline void anatomy_answered(const struct sonde_ev_span *s)
+{
+	struct sonde_anatomy *a = anatomy_current();
+
+	if (a && !anatomy_is_of(a, s) && s->status < SONDE_SPAN_NO_REPLY &&
+	    !(s->flags & SONDE_SPAN_F_END_GUESSED))
 		anatomy_disown(a);
-	return 0;
 }
 
 /* After both: the same thread goes on with it, as more of the answer may follow. */

@@ -11,6 +11,7 @@
 #include "lib/emit.bpf.h"
 #include "lib/window.bpf.h"
 #include <bpf/bpf_endian.h>
+#include "sonde/handler.h"
 #include "sonde/query.h"
 
 struct {
@@ -53,7 +54,8 @@ static __always_inline void query_hist(struct sonde_query_counts *counts, __u32 
 	struct sonde_query_hist *h = bpf_map_lookup_elem(&query_hists, &row);
 	__u64 i = sonde_hist_index(v);
 
-	/* One 64-bit register is checked and used: 6.1 does not tie a shifted copy to its origin. */
+	/* One 64-bit register is checked and used: 6.1 does not tie a shifted copy to its origin.
+	 */
 	__asm__ volatile("" : "+r"(i));
 	if (!h || i >= SONDE_HIST_BUCKETS || row >= SONDE_QUERY_ROW__MAX)
 		return;
@@ -66,8 +68,23 @@ static __always_inline int conn_env_read(void *dst, __u32 size, __u64 src)
 	return bpf_probe_read_user(dst, size, (const void *)src);
 }
 
+/* May the daemon's own handlers tell queries of a connection? */
+static __always_inline bool conn_may_be_handled(void)
+{
+	return cfg.handlers && cfg.query_source != SONDE_SOURCE_SOCKET;
+}
+
+/* May the daemon's handlers tell what a socket cannot? Then whether anything is lost shows when the
+ * connection ends: see handled_lost(). */
+static __always_inline bool conn_has_handlers(void)
+{
+	return cfg.handlers && cfg.query_source == SONDE_SOURCE_AUTO;
+}
+
 static __always_inline void conn_env_drop(enum sonde_drop cause)
 {
+	if ((cause == SONDE_DROP_ENCRYPTED || cause == SONDE_DROP_UNDECODED) && conn_has_handlers())
+		return;
 	count_drop(SONDE_LENS_QUERY, cause);
 }
 
@@ -92,7 +109,7 @@ static __always_inline bool conn_is_dead(struct sonde_conn *c)
 {
 	struct sonde_query_counts *n;
 
-	if (!(c->flags & SONDE_CONN_DEAD))
+	if (!(c->flags & SONDE_CONN_DEAD) || conn_may_be_handled())
 		return false;
 	if (++c->runs < RUNS_AT_ONCE)
 		return true;
@@ -104,13 +121,10 @@ static __always_inline bool conn_is_dead(struct sonde_conn *c)
 }
 
 /* What the thread did while it ran the query; another thread's doings are not known. */
-static __always_inline void conn_collect(struct sonde_ev_span *s)
+static __always_inline void conn_collect_thread(struct sonde_ev_span *s)
 {
 	struct task_span *t = span_current();
 
-	anatomy_collect(s);
-	if (cfg.anatomy)
-		query_add(SONDE_QUERY_ANATOMY_EVENTS, anatomy_end(s));
 	if (!t || t->conn != s->conn || t->seq != s->seq) {
 		s->flags |= SONDE_SPAN_F_HOPPED;
 		s->alloc_bytes = s->alloc_calls = s->faults = s->fault_ns = 0;
@@ -139,6 +153,17 @@ static __always_inline void conn_collect(struct sonde_ev_span *s)
 	if (t->index[0])
 		__builtin_memcpy(s->index, t->index, sizeof(s->index));
 	t->seq = 0;
+}
+
+/* The same at the query's end, and where its time went. */
+static __always_inline void conn_collect(struct sonde_ev_span *s)
+{
+	anatomy_collect(s);
+	if (cfg.anatomy) {
+		query_add(SONDE_QUERY_ANATOMY_EVENTS, anatomy_end(s));
+		anatomy_answered(s);
+	}
+	conn_collect_thread(s);
 }
 
 /* Is this request SQL, so that a statement handler should see it? */
@@ -208,7 +233,8 @@ static __always_inline void conn_env_emit(struct sonde_conn *c)
 	duration = s->last_ns > begin ? s->last_ns - begin : 0;
 	if (s->status == SONDE_SPAN_UNFINISHED)
 		duration = bpf_ktime_get_ns() - begin;
-	conn_collect(s);
+	if (!(s->flags & SONDE_SPAN_F_BY_HANDLER)) /* its thread's part was taken before */
+		conn_collect(s);
 	if (cfg.anatomy)
 		anatomy_complete(s, duration);
 	if (window_ended(begin, s->flags & SONDE_SPAN_F_HOPPED))
@@ -244,7 +270,8 @@ static __always_inline void conn_env_open(struct sonde_conn *c)
 	s->h.tgid = id >> 32;
 	s->h.tid = (__u32)id;
 	s->h.ts_ns = s->request_end_ns;
-	/* Not where it is taken from the queue by who answered its predecessor, and another read it.
+	/* Not where it is taken from the queue by who answered its predecessor, and another read
+	 * it.
 	 */
 	if (!c->reader || c->reader == (__u32)id)
 		anatomy_begin(s, c->prev_end_ns, s->request_end_ns);

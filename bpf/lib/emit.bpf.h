@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 3: the way out. Records go to the ring without a wake-up (the reader comes by every 10 ms): a
- * wake-up from inside a probe was measured at 1.4 us on the target's CPU.
+ * Layer 3: the way out. Records go to the ring without a wake-up (the reader comes by every 10 ms):
+ * a wake-up from inside a probe was measured at 1.4 us on the target's CPU.
  */
 #ifndef SONDE_BPF_EMIT_H
 #define SONDE_BPF_EMIT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 1: the gate. The first lines of every program: is sonde recording, and is this ours? What is
- * not ours costs one array and one hash look-up.
+ * Layer 1: the gate. The first lines of every program: is sonde recording, and is this ours? What
+ * is not ours costs one array and one hash look-up.
  */
 #ifndef SONDE_BPF_FILTER_H
 #define SONDE_BPF_FILTER_H
@@ -31,8 +31,8 @@ static __always_inline bool same_comm(const char *want)
 }
 
 /*
- * The target that the current task belongs to, or NULL when it is none of ours or its thread was not
- * asked for. Its tgid and tid go to *id as pid_tgid.
+ * The target that the current task belongs to, or NULL when it is none of ours or its thread was
+ * not asked for. Its tgid and tid go to *id as pid_tgid.
  */
 static __always_inline struct sonde_target_slot *gate_target(__u64 *id)
 {
@@ -59,10 +59,10 @@ static __always_inline bool gate_current(__u64 *id)
 }
 
 /*
- * Is the current process target number @index? A return program that is linked through perf must ask: up
- * to 6.12 the kernel runs it for every process that has a return probe on that function, whatever pid its
- * link was made for (tests/vm/checks/25-attach.sh; entries are filtered everywhere). Let the cookie carry
- * the index.
+ * Is the current process target number @index? A return program that is linked through perf must
+ * ask: up to 6.12 the kernel runs it for every process that has a return probe on that function,
+ * whatever pid its link was made for (tests/vm/checks/25-attach.sh; entries are filtered
+ * everywhere). Let the cookie carry the index.
  */
 static __always_inline bool gate_is_target(__u32 index)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 1, of the alloc lens: what a call of an allocator's function asks for, by the function and its
- * arguments.
+ * Layer 1, of the alloc lens: what a call of an allocator's function asks for, by the function and
+ * its arguments.
  */
 #ifndef SONDE_BPF_REQUEST_H
 #define SONDE_BPF_REQUEST_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 2: the query that a thread runs. The query lens opens and closes it; other lenses charge what
- * they see to it; handler probes leave here what the daemon's own arguments say. Task storage, so it
- * dies with the thread and needs no key.
+ * Layer 2: the query that a thread runs. The query lens opens and closes it; other lenses charge
+ * what they see to it; handler probes leave here what the daemon's own arguments say. Task storage,
+ * so it dies with the thread and needs no key.
  */
 #ifndef SONDE_BPF_SPAN_H
 #define SONDE_BPF_SPAN_H
@@ -11,7 +11,7 @@
 #include "lib/tls.bpf.h"
 
 struct task_span {
-	__u64 conn, seq;  /* which query; seq 0: none open */
+	__u64 conn, seq; /* which query; seq 0: none open */
 	__u64 begin_ns;
 	__u64 alloc_bytes, alloc_calls; /* since begin, by this thread */
 	__u64 faults, fault_ns;
@@ -23,7 +23,7 @@ struct task_span {
 	__u64 found;
 	__u32 wall_ms;
 	__u32 window; /* that follows it: its calls are counted from begin to end; 0: none */
-	__u32 hits; /* times that the daemon's log function ran in this query */
+	__u32 hits;   /* times that the daemon's log function ran in this query */
 	char index[SONDE_INDEX_BYTES];
 };
 

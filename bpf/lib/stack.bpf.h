@@ -2,7 +2,8 @@
 /*
  * Layer 2: call stacks of user space by unwind tables, for lenses that ask "who called this". A
  * lens includes this file, whose maps user space fills (user/lens/stacks.c), and calls stack_of().
- * Before, it defines STACK_LENS, its number: stacks of two lenses are two, even where they are equal.
+ * Before, it defines STACK_LENS, its number: stacks of two lenses are two, even where they are
+ * equal.
  *
  * The invariant: a frame is only ever had by a rule that holds at its very address; where there is
  * none the stack ends and says why. Equal stacks share one element of a bounded map; what finds it

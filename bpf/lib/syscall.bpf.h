@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Layer 5, of the query lens: the same state machine fed by system calls, for kernels without the
+ * Layer 6, of the query lens: the same state machine fed by system calls, for kernels without the
  * socket tracepoints (before 6.3). Connections are known by (process, descriptor) instead of by
  * socket, and when data became ready is not known at all.
  *
@@ -10,7 +10,7 @@
 #ifndef SONDE_BPF_SYSCALL_H
 #define SONDE_BPF_SYSCALL_H
 
-#include "lib/conn.bpf.h"
+#include "lib/handler.bpf.h"
 
 #define NR_CLOSE       3
 #define NR_ACCEPT      43
@@ -63,6 +63,8 @@ static __always_inline struct sonde_conn *conn_fd_add(__u64 key, __u8 flags)
 	/* No cookie without the socket: the time it was first seen is as unique. */
 	c->span.conn = bpf_ktime_get_ns();
 	c->flags = flags;
+	if (cfg.handlers && cfg.query_source == SONDE_SOURCE_HANDLER)
+		c->flags |= SONDE_CONN_DEAD; /* its bytes are not looked at */
 	return c;
 }
 
@@ -127,6 +129,18 @@ static __always_inline struct sock *sys_socket(__u32 fd)
 	return BPF_CORE_READ(socket, sk);
 }
 
+static __always_inline __u64 handler_fd_conn(__u32 tgid, __u32 fd)
+{
+	__u64 key = (__u64)tgid << 32 | fd;
+	struct sonde_conn *c = bpf_map_lookup_elem(&conn_fds, &key);
+	struct sock *sk;
+
+	if (c)
+		return c->span.conn;
+	sk = sys_socket(fd);
+	return sk ? BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) : 0;
+}
+
 static __always_inline void sys_accepted(__u64 key)
 {
 	struct sonde_conn *c = conn_fd_add(key, SONDE_CONN_FRESH);
@@ -145,10 +159,13 @@ static __always_inline void sys_moved(const struct sys_call *call, long nr, long
 		return;
 	c->runs += conn_is_dead(c) ? 1 : 2;
 	if (ret <= 0) {
-		if (is_read(nr) && ret == 0)
+		if (is_read(nr) && ret == 0) {
 			conn_eof(c);
-		else if (ret == -SYS_EPIPE || ret == -SYS_ECONNRESET)
+			handler_saw_eof(c);
+		} else if (ret == -SYS_EPIPE || ret == -SYS_ECONNRESET) {
 			conn_abort(c);
+			handler_saw_close(c, bpf_ktime_get_ns());
+		}
 		return;
 	}
 	w.c = c;
@@ -156,12 +173,14 @@ static __always_inline void sys_moved(const struct sys_call *call, long nr, long
 	w.len = ret;
 	w.text_bytes = cfg.text_bytes;
 	conn_locate(&w, nr, call->arg);
-	if (is_read(nr))
+	if (is_read(nr)) {
 		c->reader = (__u32)bpf_get_current_pid_tgid();
-	if (is_read(nr))
 		conn_received(&w);
-	else
+		handler_saw_read(c, 0, w.now, ret);
+	} else {
 		conn_sent(&w);
+		handler_saw_send(c, w.now, ret);
+	}
 }
 
 SEC("?tracepoint/syscalls/sys_exit_recvfrom")
@@ -195,6 +214,7 @@ int query_sys_close(struct trace_event_raw_sys_enter *ctx)
 	if (!c)
 		return 0;
 	conn_abort(c);
+	handler_saw_close(c, bpf_ktime_get_ns());
 	bpf_map_delete_elem(&conn_fds, &key);
 	return 0;
 }

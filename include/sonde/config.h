@@ -25,6 +25,8 @@ struct sonde_config {
 	sonde_u32 span_events;	 /* 1: send one ring record per query; 0: histograms only          */
 	sonde_u32 per_query;	 /* 1: charge allocation and faults to the thread's open query     */
 	sonde_u32 windows;	 /* 1: probes are attached in windows: queries are told apart by them */
+	sonde_u32 query_source;	 /* enum sonde_query_source                                        */
+	sonde_u32 handlers;	 /* 1: a recipe's handlers are probed                              */
 	sonde_u32 anatomy;	 /* 1: a query's time is divided into parts                        */
 	sonde_u32 pad;
 	sonde_u64 slower_than_ns; /* send only spans at least this long (0: all)                   */

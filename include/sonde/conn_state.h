@@ -47,6 +47,9 @@ enum sonde_conn_tx {
 	SONDE_TX_LOST, /* not known: look for an end in the tail of each send */
 };
 
+/* Who tells the connection's queries, as far as handlers know it. */
+enum sonde_conn_by { SONDE_BY_NOBODY = 0, SONDE_BY_SOCKET, SONDE_BY_HANDLER };
+
 struct sonde_conn_queued {
 	sonde_u64 start_ns, arrival_ns;
 	sonde_u32 len;
@@ -64,7 +67,7 @@ struct sonde_conn {
 	sonde_u8 flags, proto, misses;
 	sonde_u8 rx, rx_have, rx_body, rx_command_due, rx_more;
 	sonde_u8 open, tx, tx_have, tx_final;
-	sonde_u8 queued, handshaken, pad[2];
+	sonde_u8 queued, handshaken, by_handler, pad; /* by_handler: enum sonde_conn_by */
 	sonde_u32 runs; /* program runs since the last span; not exact */
 	sonde_u32 reader; /* the thread that read from it last */
 	sonde_u8 rx_head[16], tx_head[32];

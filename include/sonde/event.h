@@ -78,6 +78,8 @@ enum sonde_span_flag {
 					   * did (allocation, faults, handler) is not known        */
 	SONDE_SPAN_F_HEAP = 1 << 9,	  /* heap fields below are filled                          */
 	SONDE_SPAN_F_PARTS = 1 << 10,	  /* part_ns and fault_count are filled                    */
+	SONDE_SPAN_F_BY_HANDLER = 1 << 16, /* told by the daemon's handler, not decoded from the socket:
+					    * whether it failed is not known                       */
 };
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the query lens's two halves share beside spans: counters, histogram rows and where a query
- * handler keeps its figures. Array indexes only; nothing here reaches a recording.
+ * What the query lens's two halves share beside spans: counters and histogram rows. Array indexes
+ * only; nothing here reaches a recording.
  */
 #ifndef SONDE_QUERY_H
 #define SONDE_QUERY_H
@@ -65,6 +65,11 @@ enum sonde_query_counter {
 	SONDE_QUERY_UNFINISHED, /* still being answered at the end; in none of the above         */
 	SONDE_QUERY_ANATOMY_EVENTS, /* that changed what queries' time was charged to */
 	SONDE_QUERY_DISTURBED, /* answered queries that overlapped a window: in no histogram */
+	SONDE_QUERY_ENTRY_HITS, /* runs of the programs in the daemon's code, by hook            */
+	SONDE_QUERY_RETURN_HITS,
+	SONDE_QUERY_YIELD_HITS,
+	SONDE_QUERY_RESUME_HITS,
+	SONDE_QUERY_BY_HANDLER, /* of SPANS: told by the daemon's handlers */
 	SONDE_QUERY_COUNTER__MAX
 };
 
@@ -79,22 +84,6 @@ struct sonde_query_parts {
 	sonde_u64 spans; /* those that it is of */
 	sonde_u64 ns[SONDE_PART__MAX];
 };
-
-/* Where a handler's figures are; arg < 0: not known. See struct sonde_handler_field. */
-struct sonde_query_field {
-	sonde_s32 arg, offset;
-	sonde_u32 deref;
-};
-
-#define SONDE_QUERY_HANDLERS                                                                       \
-	16 /* slots: handlers of all targets' recipes                            */
-
-struct sonde_query_handler {
-	struct sonde_query_field index, wall_ms, wall_us, found;
-};
-
-/* A handler probe's cookie: role (enum sonde_handler_role) and slot. */
-#define SONDE_QUERY_COOKIE(role, slot) ((sonde_u64)(slot) << 8 | (role))
 
 SONDE_WIRE_INLINE enum sonde_query_class sonde_query_class(sonde_u8 proto, sonde_u16 command)
 {

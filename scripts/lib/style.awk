@@ -31,13 +31,14 @@ BEGIN {
 	# bpf/lib: a lower layer never includes a higher one.
 	layer["base"] = 0
 	layer["filter"] = layer["series"] = layer["block"] = layer["tls"] = layer["window"] = 1
-	layer["request"] = layer["books"] = 1
-	layer["span"] = layer["stack"] = layer["faultclass"] = layer["threads"] = 2
+	layer["request"] = layer["handlerargs"] = layer["books"] = 1
+	layer["span"] = layer["stackconn"] = layer["stack"] = layer["faultclass"] = layer["threads"] = 2
 	layer["anatomy"] = layer["offcpu"] = 2
 	layer["emit"] = layer["sites"] = layer["faultstack"] = layer["faultby"] = 3
 	layer["anatomy_query"] = 3
 	layer["conn"] = layer["anatomy_hooks"] = 4
-	layer["syscall"] = 5
+	layer["handler"] = 5
+	layer["syscall"] = 6
 
 	max_function = 80
 	max_file = 600

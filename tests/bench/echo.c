@@ -187,7 +187,9 @@ static void work(void)
 	} while (t.tv_sec * 1000000000ll + t.tv_nsec < end);
 }
 
-static void reply(int fd, const uint8_t *body)
+/* The handler that scripts/bench-query names in a recipe: the command, and the text behind it. */
+static __attribute__((noinline, noclone)) void reply(int fd, uint32_t command, const uint8_t *text,
+						     uint32_t len)
 {
 	size_t part = (answer_len + splits - 1) / splits;
 	unsigned n = alloc_blocks ? (unsigned)(answered % alloc_blocks) + 1 : 0;
@@ -195,9 +197,10 @@ static void reply(int fd, const uint8_t *body)
 	if (alloc_blocks && mixed)
 		n = (unsigned)(scrambled(answered) % alloc_blocks) + 1;
 	n = each ? alloc_blocks : n;
-	if (body[0] == 0x01 || body[0] == 0x19)
+	__asm__ volatile("" : : "r"(text), "r"(len)); /* so that callers pass them */
+	if (command == 0x01 || command == 0x19)
 		return;
-	if (body[0] == 0x0e) {
+	if (command == 0x0e) {
 		send_all(fd, "\7\0\0\1\0\0\0\2\0\0\0", 11);
 		return;
 	}
@@ -239,7 +242,7 @@ static void serve(int fd)
 		if (c->have - at < 4 + len)
 			break;
 		if (c->logged_in)
-			reply(fd, p + 4);
+			reply(fd, len ? p[4] : 0, p + 5, len ? (uint32_t)len - 1 : 0);
 		else
 			send_all(fd, "\7\0\0\2\0\0\0\2\0\0\0", 11);
 		c->logged_in = true;

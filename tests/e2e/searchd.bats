@@ -112,6 +112,36 @@ queries="FROM rec.query WHERE command IN ('query', 'search')"
 	equal 20000 "$(recording_sql "$f" "SELECT sum(count) FROM rec.hist_window w
 		JOIN rec.series s ON s.id = w.series WHERE s.name = 'query.latency'
 		AND s.label = ''")" "queries in the histogram"
+	equal 20000 "$(recording_sql "$f" "SELECT sum(count) FROM rec.hist_window w
+		JOIN rec.series s ON s.id = w.series WHERE s.name = 'query.form'")" "queries by form"
+	# Each form has its text: the id's hexadecimal digits are those of the table's number.
+	equal 0 "$(recording_sql "$f" "SELECT count(*) FROM rec.series s LEFT JOIN rec.fingerprint f
+		ON printf('0x%016x', f.id) = s.label WHERE s.name = 'query.form' AND f.id IS NULL
+		AND s.label <> '0x0000000000000000'")" "forms without a text"
+}
+
+# FNV-1a of 64 bits, by the shell's own arithmetic, which wraps.
+fnv() { # FILE
+	local h=$((0xcbf29ce484222325)) byte
+	for byte in $(od -An -v -tu1 "$1"); do
+		h=$(((h ^ byte) * 0x100000001b3))
+	done
+	printf '%016x' "$h"
+}
+
+@test "a recording says what the server is made of: hardware, configuration, index" {
+	local f=$BATS_TEST_TMPDIR/facts.sonde
+	"$SONDE" record -p "$SEARCHD_PID" --lens rss -d 200ms -o "$f" -q
+	equal "$SEARCHD_DIR/searchd.conf" "$(recording_sql "$f" "SELECT value FROM rec.meta
+		WHERE key = 'target.0.config'")" "the configuration that the command line names"
+	equal "$(fnv "$SEARCHD_DIR/searchd.conf")" "$(recording_sql "$f" "SELECT value FROM rec.meta
+		WHERE key = 'target.0.config_hash'")" "its hash"
+	equal 2 "$(recording_sql "$f" "SELECT count(*) FROM rec.meta
+		WHERE key IN ('target.0.index', 'target.0.index_hash') AND value <> ''")" "the index"
+	equal "$(nproc --all)" "$(recording_sql "$f" "SELECT value FROM rec.meta
+		WHERE key = 'host.cpus'")" "CPUs"
+	equal 1 "$(recording_sql "$f" "SELECT count(*) FROM rec.meta
+		WHERE key = 'host.memory' AND value LIKE '% GiB'")" "memory"
 }
 
 @test "connections that were open before the attach are seen from then on" {

@@ -11,15 +11,23 @@ CHANGE=2026-11-09T00:00:00Z
 FULL=$BATS_FILE_TMPDIR/full
 SAME=$BATS_FILE_TMPDIR/same
 NOISY=$BATS_FILE_TMPDIR/noisy
+QUERIES=$BATS_FILE_TMPDIR/queries
+TOTALS=$BATS_FILE_TMPDIR/totals
+WRONG=$BATS_FILE_TMPDIR/wrong
 ARMS=(--pair off=se03-2/se03 --pair on=se05-2/se05 --control restart=se04-2/se04)
 
 setup_file() {
-	mkdir "$FULL" "$SAME" "$NOISY"
+	mkdir "$FULL" "$SAME" "$NOISY" "$QUERIES" "$TOTALS" "$WRONG"
 	local pids=()
 	"$MAKE" "$FULL" 7 14 touched 3>&- & pids+=($!)
 	"$MAKE" "$SAME" 3 3 same gap 3>&- & pids+=($!)
 	"$MAKE" "$NOISY" 2 2 noisy skewed 3>&- & pids+=($!)
-	wait "${pids[0]}" && wait "${pids[1]}" && wait "${pids[2]}"
+	"$MAKE" "$QUERIES" 2 2 queries 3>&- & pids+=($!)
+	"$MAKE" "$TOTALS" 2 2 totals 3>&- & pids+=($!)
+	"$MAKE" "$WRONG" 2 2 queries late alien 3>&- & pids+=($!)
+	for pid in "${pids[@]}"; do
+		wait "$pid" || return 1
+	done
 }
 
 verdict() { # DIRECTORY ARGUMENTS...
@@ -47,6 +55,114 @@ holds() { # METRIC ARM AGAINST PERCENT
 	diff -u "$e2e_root/tests/golden/verdict.txt" "$BATS_TEST_TMPDIR/text"
 }
 
+@test "where every query is kept: by form, by cost, and why, word for word" {
+	verdict "$QUERIES" --post $CHANGE.. --why --fingerprints 2 >"$BATS_TEST_TMPDIR/text"
+	diff -u "$e2e_root/tests/golden/verdict-why.txt" "$BATS_TEST_TMPDIR/text"
+}
+
+# The interval of a part, in points of percent, holds what was planted; the parts are the whole.
+part() { # OF ARM PART POINTS
+	jq -e --arg of "$1" --arg a "$2" --arg p "$3" --argjson x "$4" '.why.rows[] |
+		select(.of == $of and .arm == $a and .against == "restart") |
+		(([.parts[].points] | add) - .change_percent | fabs < 1e-6) and
+		.parts[$p].low <= $x and $x <= .parts[$p].high' "$BATS_TEST_TMPDIR/json" \
+		>/dev/null || { echo "$3 of the $1 of $2 is not $4 points" && return 1; }
+}
+
+@test "why: each planted cause is named with its share, and the shares add up" {
+	verdict "$QUERIES" --post $CHANGE.. --why --json >"$BATS_TEST_TMPDIR/json"
+	part mean on fault_pmd 14
+	part mean on sys_madvise 6
+	part mean on user 3
+	part mean on off_mmap_lock 0
+	part slowest on fault_pmd 14
+	part mean off fault_base -10.9
+	part mean off off_mmap_lock 0.95
+	part mean off fault_pmd 0
+	[ "$(jq '[.why.rows[].known == 1] | all' "$BATS_TEST_TMPDIR/json")" = true ]
+	[ "$(jq -r '[.rows[] | select(.arm == "on" and .against == "restart" and
+		(.group // "" | startswith("the heaviest 5 %"))) | .metric] | join(" ")' \
+		"$BATS_TEST_TMPDIR/json")" = "mean p50 p95 p99 p99.9" ]
+	verdict "$FULL" --post $CHANGE.. --why >"$BATS_TEST_TMPDIR/text"
+	grep -q '^Why the mean changed is not known: .*sonde keeps none or not all of its queries' \
+		"$BATS_TEST_TMPDIR/text"
+}
+
+# What weeks are recorded with: totals of all queries, and of each hour the slowest.
+@test "why, and by form: from totals and the slowest of each hour it is the same" {
+	verdict "$QUERIES" --post $CHANGE.. --why --json >"$BATS_TEST_TMPDIR/all"
+	verdict "$TOTALS" --post $CHANGE.. --why --json >"$BATS_TEST_TMPDIR/json"
+	# All but a recording's first interval, whose totals have nothing to be counted from.
+	[ "$(jq '[.why.rows[].known > 0.99] | all' "$BATS_TEST_TMPDIR/json")" = true ]
+	part mean on fault_pmd 14
+	part mean on sys_madvise 6
+	part mean off fault_base -10.9
+	part slowest on fault_pmd 14
+	# A tail is told of as far as it is known whole.
+	jq -e '.why.rows[] | select(.of == "slowest") | .share > 0.003 and .share <= 0.01' \
+		"$BATS_TEST_TMPDIR/json" >/dev/null
+	# Of forms the same queries are counted: the rows are equal to the last digit.
+	for file in all json; do
+		jq -S '[.rows[] | select(.group)]' "$BATS_TEST_TMPDIR/$file" >"$BATS_TEST_TMPDIR/$file.forms"
+	done
+	[ "$(jq length "$BATS_TEST_TMPDIR/json.forms")" = 105 ]
+	cmp "$BATS_TEST_TMPDIR/all.forms" "$BATS_TEST_TMPDIR/json.forms"
+}
+
+@test "what differs besides the treatment is told: hardware, index, load, restart" {
+	verdict "$WRONG" --post $CHANGE.. >"$BATS_TEST_TMPDIR/text"
+	sed -n '/^Control/,/^Windows/p' "$BATS_TEST_TMPDIR/text" >"$BATS_TEST_TMPDIR/audit"
+	diff -u "$e2e_root/tests/golden/verdict-audit.txt" "$BATS_TEST_TMPDIR/audit"
+}
+
+@test "a planned look has its share of the 5 %, and its intervals are wider" {
+	verdict "$SAME" --post $CHANGE.. --json >"$BATS_TEST_TMPDIR/one"
+	verdict "$SAME" --post $CHANGE.. --look 2/4 --json >"$BATS_TEST_TMPDIR/json"
+	[ "$(jq -c '[.look, .looks, .alpha]' "$BATS_TEST_TMPDIR/json")" = "[2,4,0.0125]" ]
+	# t at 1 - 0.0125 / 2 against 1 - 0.05 / 2: 1.2 to 1.5 times, by degrees of freedom.
+	jq -e --slurpfile one "$BATS_TEST_TMPDIR/one" '[[.rows, $one[0].rows] | transpose[] |
+		select(.[0].primary) | (.[0].high - .[0].low) / (.[1].high - .[1].low)] |
+		all(. > 1.2 and . < 1.6)' "$BATS_TEST_TMPDIR/json" >/dev/null
+	verdict "$SAME" --post $CHANGE.. --look 2/4 >"$BATS_TEST_TMPDIR/text"
+	head -1 "$BATS_TEST_TMPDIR/text" | grep -q '98.75 % CI (look 2 of 4)$'
+	refuses 2 "is not K/N" compare "${ARMS[@]}" --look 5/4 "$SAME"/*.sonde
+	refuses 2 "is not K/N" compare "${ARMS[@]}" --look 2 "$SAME"/*.sonde
+}
+
+@test "the trade, and what it is on all hosts" {
+	verdict "$FULL" --post $CHANGE.. --hosts 100 --ram-per-host 64G >"$BATS_TEST_TMPDIR/text"
+	grep -qx "Trade: off saves 3.05 GiB a server (5.6 % of RSS) and 9.5 % of mean, costs 6.5 % of p95" \
+		"$BATS_TEST_TMPDIR/text"
+	grep -qx "On 100 hosts: off saves 305 GiB \[258 GiB, 353 GiB\], the memory of 4.8 hosts of 64.0 GiB" \
+		"$BATS_TEST_TMPDIR/text"
+	verdict "$SAME" --post $CHANGE.. --hosts 100 >"$BATS_TEST_TMPDIR/text"
+	grep -q "^On 100 hosts: no memory to count on" "$BATS_TEST_TMPDIR/text"
+	refuses 2 "give both" compare "${ARMS[@]}" --ram-per-host 64G "$SAME"/*.sonde
+	refuses 2 "belong to a verdict" compare --hosts 3 "$SAME"/se03.sonde "$SAME"/se04.sonde
+}
+
+@test "plans of what to do next, a file each, with what speaks for them" {
+	plans=$BATS_TEST_TMPDIR/plans
+	verdict "$QUERIES" --post $CHANGE.. --why --margin "p95=4%" --next-plans "$plans" \
+		>"$BATS_TEST_TMPDIR/text"
+	[ "$(cd "$plans" && echo *)" = \
+		"background_thread.toml dirty_decay_ms.toml max_ptes_none.toml thp-never.toml" ]
+	grep -qE "^Next: .*/thp-never.toml .* \(1[34].[0-9] points of the mean of on\)$" \
+		"$BATS_TEST_TMPDIR/text"
+	grep -qE "^Next: .*/background_thread.toml .* \([56].[0-9] points of the mean of on\)$" \
+		"$BATS_TEST_TMPDIR/text"
+	diff -u "$e2e_root/tests/golden/thp-never.toml" "$plans/thp-never.toml"
+	for plan in "$plans"/*.toml; do
+		[ "$(grep -c '^\[\[pair\]\]$' "$plan")" = 3 ]
+		[ "$(sed -n 's/^treated = //p' "$plan" | tr '\n' ' ')" = '"se03-2" "se05-2" "se04-2" ' ]
+		[ "$(grep -c '^control = true$' "$plan")" = 1 ]
+		grep -qx '"p95" = "4%"' "$plan"
+	done
+	run verdict "$QUERIES" --post $CHANGE.. --next-plans "$plans"
+	[ "$status" -eq 1 ] && [[ $output == *"--overwrite replaces it"* ]]
+	verdict "$QUERIES" --post $CHANGE.. --next-plans "$plans" --overwrite >/dev/null
+}
+
 @test "every interval holds what was planted" {
 	verdict "$FULL" --post $CHANGE.. --json >"$BATS_TEST_TMPDIR/json"
 	holds RSS off restart -5.5
@@ -60,7 +176,7 @@ holds() { # METRIC ARM AGAINST PERCENT
 	holds "faults per query" on restart 50
 	[ "$(jq -r '[.baseline, .control, .settled, .seed, .resamples, .windows_dropped] | @csv' \
 		"$BATS_TEST_TMPDIR/json")" = true,true,true,1,2000,0 ]
-	[ "$(jq -r '.pairs[0].settings[] | select(.what == "thp") | .treated + " " + .reference' \
+	[ "$(jq -r '.pairs[0].settings[] | select(.what == "thp.enabled") | .treated + " " + .reference' \
 		"$BATS_TEST_TMPDIR/json")" = "never always" ]
 }
 

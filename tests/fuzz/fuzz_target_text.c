@@ -94,7 +94,8 @@ static const struct {
 	 on_unix},
 	{"title One\nbuild-id 0123456789abcdef\nhandler execute\nsymbol _Z1x*\noffset 0x1230\n"
 	 "text *(rsi+16)\nhandler log\noffset 9\nindex *rdi\nwall_ms rsi+8\nfound rcx\n"
-	 "title Two\nhandler log\nsymbol y\n",
+	 "title Two\nhandler command\nsymbol y\nfind caller x\nprotocol sphinxapi\nsocket =edi\n"
+	 "command 3\nversion =rsi\nlength rdx+28\nend return\nhandler yield\nsymbol z\n",
 	 on_recipe},
 };
 

@@ -17,6 +17,7 @@
 #include "session/session.h"
 #include "show/report_queries.h"
 #include "sonde/fault.h"
+#include "sonde/handler.h"
 #include "sonde/limits.h"
 
 static int add_pid(struct sonde_pid_list *list, pid_t pid)
@@ -220,6 +221,12 @@ static int parse_margin(const char *value, void *member, struct sonde_str *why)
 	return err ? err : add_text(member, value);
 }
 
+static int parse_look(const char *value, void *member, struct sonde_str *why)
+{
+	(void)why;
+	return sonde_look_split(value, member);
+}
+
 /* "1,0.5": percent of the target's CPU, and of the time. */
 static int parse_budget(const char *value, void *member, struct sonde_str *why)
 {
@@ -273,6 +280,13 @@ static const struct sonde_opt_choice alloc_modes[] = {
 	{"off", SONDE_ALLOC_MODE_OFF},	   {NULL, 0},
 };
 
+static const struct sonde_opt_choice query_sources[] = {
+	{"auto", SONDE_SOURCE_AUTO},
+	{"socket", SONDE_SOURCE_SOCKET},
+	{"handler", SONDE_SOURCE_HANDLER},
+	{NULL, 0},
+};
+
 static const struct sonde_opt_choice fields[] = {
 	{"all", SONDE_FIELD_ALL},
 	{"consumption", SONDE_FIELD_CONSUMPTION},
@@ -294,7 +308,7 @@ static const struct sonde_opt rows[] = {
 #include "cli/options.def"
 #undef SONDE_OPTION
 };
-_Static_assert(SONDE_O__MAX <= 64, "a set of options is one 64-bit mask");
+_Static_assert(SONDE_O__MAX <= 128, "a set of options is one mask");
 
 const struct sonde_opt_table sonde_options = {.rows = rows, .n = SONDE_ARRAY_SIZE(rows)};
 

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "cli/opts.h"
+#include "cli/pairs.h"
 #include "record/writer.h"
 
 struct sonde_pid_list {
@@ -44,6 +45,8 @@ struct sonde_args {
 	bool children, all;
 	uint32_t tid;
 
+	int query_source; /* enum sonde_query_source */
+	const char *recipe;
 	uint64_t duration_ns, interval_ns, slower_than_ns;
 	uint32_t lens_mask; /* bit per enum sonde_lens_id; 0: not given */
 	int alloc_mode;	    /* enum sonde_alloc_mode */
@@ -82,6 +85,11 @@ struct sonde_args {
 
 	struct sonde_text_list pairs, controls, margins; /* see cli/pairs.h */
 	const char *pre, *post;
+	struct sonde_look_text look;
+	bool why;
+	uint32_t fingerprints, hosts; /* hosts 0: not given */
+	uint64_t ram_per_host;	      /* 0: not given */
+	const char *next_plans;
 
 	const char *output;
 	bool json, help, man, markdown, completion;
@@ -91,7 +99,7 @@ struct sonde_args {
 	const char *const *words; /* positional arguments */
 	size_t n_words;
 	const char *const *command;	/* after "--": NULL-terminated, or NULL */
-	sonde_opt_mask seen;			/* mask of options given, by SONDE_O_... */
+	sonde_opt_mask seen;		/* mask of options given, by SONDE_O_... */
 	struct sonde_opt_result parsed; /* owns the arrays above */
 	char *line;			/* the whole command line, for recordings */
 };
@@ -116,7 +124,8 @@ enum sonde_option {
 	 SONDE_O(YES) |                                                                            \
 	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
 	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON) |             \
-	 SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL))
+	 SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL) | SONDE_O(QUERY_SOURCE) |                \
+	 SONDE_O(RECIPE))
 
 /* What a recording needs besides. */
 #define SONDE_OPTS_RECORD                                                                          \

@@ -75,12 +75,16 @@ static int compare_two(const struct sonde_args *args)
 /* Without a pair two recordings are all that there can be. */
 static int check_words(const struct sonde_args *args)
 {
-	uint64_t judged =
-		args->seen & (SONDE_O(CONTROL) | SONDE_O(PRE) | SONDE_O(POST) | SONDE_O(MARGIN));
+	sonde_opt_mask judged =
+		args->seen & (SONDE_O(CONTROL) | SONDE_O(PRE) | SONDE_O(POST) | SONDE_O(MARGIN) |
+			      SONDE_O(LOOK) | SONDE_O(WHY) | SONDE_O(FINGERPRINTS) |
+			      SONDE_O(HOSTS) | SONDE_O(RAM_PER_HOST) | SONDE_O(NEXT_PLANS));
 
 	if (judged)
-		return sonde_err(EINVAL, "--control, --pre, --post and --margin belong to a "
-					 "verdict; name what was treated: --pair ARM=A/B");
+		return sonde_err(EINVAL, "--control, --pre, --post, --margin, --look, --why, "
+					 "--fingerprints, --hosts, --ram-per-host and --next-plans "
+					 "belong to a verdict; name what was treated: --pair "
+					 "ARM=A/B");
 	if (args->n_words < 2)
 		return sonde_err(EINVAL, "something is missing; write: sonde compare A B, or sonde "
 					 "compare --pair ARM=A/B --control ARM=C/D FILE...");
@@ -96,6 +100,9 @@ static int run_compare(const struct sonde_args *args)
 {
 	int err;
 
+	if (args->pairs.n && args->ram_per_host && !args->hosts)
+		return sonde_err(EINVAL, "--ram-per-host says how many of --hosts are saved; give "
+					 "both");
 	if (args->pairs.n)
 		return sonde_compare_arms(args);
 	err = check_words(args);
@@ -107,7 +114,9 @@ const struct sonde_command sonde_command_compare = {
 	.summary = "two recordings side by side; with pairs and a control, the verdict",
 	.synopsis = "A B | --pair ARM=A/B --control ARM=C/D FILE...",
 	.valid = SONDE_OPTS_COMMON | SONDE_O(JSON) | SONDE_O(OUTPUT) | SONDE_O(OVERWRITE) |
-		 SONDE_O(PAIR) | SONDE_O(CONTROL) | SONDE_O(PRE) | SONDE_O(POST) | SONDE_O(MARGIN),
+		 SONDE_O(PAIR) | SONDE_O(CONTROL) | SONDE_O(PRE) | SONDE_O(POST) | SONDE_O(MARGIN) |
+		 SONDE_O(LOOK) | SONDE_O(WHY) | SONDE_O(FINGERPRINTS) | SONDE_O(HOSTS) |
+		 SONDE_O(RAM_PER_HOST) | SONDE_O(NEXT_PLANS),
 	.max_words = 256,
 	.about =
 		"Says first which settings were not the same (huge pages, allocator, kernel, "
@@ -124,11 +133,19 @@ const struct sonde_command sonde_command_compare = {
 		"control, comes with an interval that allows for neighbouring minutes being alike, "
 		"and with a word: different, equivalent, inconclusive (and how many more days "
 		"would "
-		"tell) or unstable (the control differs from itself by too much).",
+		"tell) or unstable (the control differs from itself by too much). Forms of queries "
+		"and classes by their cost before the change have rows of their own. --why splits "
+		"the "
+		"change into what queries spent their time on; what differs between the servers "
+		"besides the treatment is told with the verdict.",
 	.examples = {{"sonde compare off.sonde always.sonde", "what huge pages change"},
 		     {"sonde compare a.sonde b.sonde --json", "every figure, for a program"},
 		     {"sonde compare --pair off=se03-2/se03 --control restart=se04-2/se04 --post "
 		      "2026-11-16T00:00:00Z.. *.sonde",
-		      "two weeks before a change against the time since"}},
+		      "two weeks before a change against the time since"},
+		     {"sonde compare --pair off=b/a --control restart=d/c --post -7d.. --why "
+		      "--hosts 40 "
+		      "--ram-per-host 64G *.sonde",
+		      "and why, and what it is worth"}},
 	.run = run_compare,
 };

@@ -102,6 +102,7 @@ static int print_target(const struct sonde_session_opts *opts, const struct sond
 
 	if (err)
 		return sonde_err(err, "cannot read about pid %d: %s", t->pid, strerror(-err));
+	sonde_facts_use_recipe(&f, opts->lens.recipe);
 	if (f.rss_bytes >= 0)
 		sonde_fmt_bytes(rss, sizeof(rss), (double)f.rss_bytes);
 	printf(LABEL "%s (pid %d), %s%s%s, up %s\n", "target", f.name, t->pid,
@@ -206,7 +207,8 @@ const struct sonde_command sonde_command_doctor = {
 	.summary = "what this kernel and this target allow, and what would be attached",
 	.synopsis = "",
 	.valid = SONDE_OPTS_COMMON | SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(LENS) |
-		 SONDE_O(ALLOC_MODE) | SONDE_O(PASSIVE) | SONDE_O(QUERY_TEXT) | SONDE_O(STRICT) |
+		 SONDE_O(ALLOC_MODE) | SONDE_O(PASSIVE) | SONDE_O(QUERY_TEXT) |
+		 SONDE_O(QUERY_SOURCE) | SONDE_O(RECIPE) | SONDE_O(STRICT) |
 		 SONDE_O(JSON),
 	.about = "Says which kernel features are there, what would be attached to the target and "
 		 "why, "

@@ -7,7 +7,7 @@
 #include "core/mem.h"
 
 static const struct {
-	uint64_t option;
+	sonde_opt_mask option;
 	void (*print)(FILE *out);
 } pages[] = {
 	{SONDE_O(MAN), sonde_page_man},

@@ -17,7 +17,7 @@
 
 static int check(const struct sonde_args *args)
 {
-	uint64_t only_record = SONDE_OPTS_RECORD & ~SONDE_O(OUTPUT);
+	sonde_opt_mask only_record = SONDE_OPTS_RECORD & ~SONDE_O(OUTPUT);
 
 	if (!args->command)
 		return sonde_err(EINVAL,

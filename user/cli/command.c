@@ -123,11 +123,12 @@ static int check_valid(const struct sonde_command *cmd, const struct sonde_args 
 {
 	struct sonde_str takers sonde_autostr = {0};
 	sonde_opt_mask wrong = args->seen & ~cmd->valid;
-	size_t bit;
+	size_t bit = 0;
 
 	if (!wrong)
 		return 0;
-	bit = (size_t)__builtin_ctzll(wrong);
+	while (!(wrong & SONDE_OPT_BIT(bit)))
+		bit++;
 	for (size_t i = 0; i < sonde_command_count; i++)
 		if (sonde_commands[i]->valid & SONDE_OPT_BIT(bit))
 			sonde_str_addf(&takers, "%ssonde %s", takers.len ? ", " : "",
@@ -180,7 +181,7 @@ static int check_needs(const struct sonde_command *cmd, const struct sonde_args 
 
 /* Pairs that contradict each other. */
 static const struct {
-	uint64_t a, b;
+	sonde_opt_mask a, b;
 	const char *why;
 } conflicts[] = {
 	{SONDE_O(QUIET), SONDE_O(VERBOSE), "-q and -v contradict each other"},

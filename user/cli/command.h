@@ -19,7 +19,7 @@ struct sonde_command {
 	const char *name;
 	const char *summary;  /* one line, no full stop  */
 	const char *synopsis; /* what follows the options: "FILE", "[-- COMMAND...]", "" */
-	sonde_opt_mask valid;	   /* options it takes                                                    */
+	sonde_opt_mask valid;    /* options it takes                                                    */
 	sonde_opt_mask needs[2]; /* of each mask that is not 0, at least one option; a started command
 			    * stands in for the first */
 	size_t min_words, max_words;

@@ -11,6 +11,7 @@
 #include "cli/plan_view.h"
 #include "core/err.h"
 #include "core/mem.h"
+#include "lens/query_source.h"
 #include "target/heap/heap.h"
 
 const char *sonde_doctor_missing(const struct sonde_features *f)
@@ -41,13 +42,14 @@ static json_t *features_json(const struct sonde_features *f)
 	return o;
 }
 
-static json_t *target_json(const struct sonde_target *t)
+static json_t *target_json(const struct sonde_session_opts *opts, const struct sonde_target *t)
 {
 	struct sonde_facts f;
 	json_t *o;
 
 	if (sonde_facts_read(t, &f))
 		return json_null();
+	sonde_facts_use_recipe(&f, opts->lens.recipe);
 	o = json_pack("{s:i, s:s, s:s?, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:I}", "pid",
 		      (int)t->pid, "name", f.name, "exe", t->exe ? SONDE_PLAIN(t->exe) : NULL,
 		      "build_id", t->build_id, "daemon", f.daemon, "allocator",
@@ -106,17 +108,21 @@ static int add_plan(json_t *root, const struct sonde_session_opts *opts,
 	struct sonde_str text sonde_autostr = {0};
 	struct sonde_plan_writes w = sonde_plan_writes(p);
 	json_t *targets = json_array();
+	char source[400];
 	json_t *t;
 
 	if (sonde_plan_json(&p->plan, &text))
 		return -ENOMEM;
 	for (size_t i = 0; i < p->targets.n; i++) {
-		t = target_json(&p->targets.t[i]);
+		t = target_json(opts, &p->targets.t[i]);
 		add_heap(t, opts, &p->targets.t[i]);
 		json_array_append_new(targets, t);
 	}
 	json_object_set_new(root, "targets", targets);
 	json_object_set_new(root, "plan", json_loads(sonde_str_get(&text), 0, NULL));
+	json_object_set_new(root, "query_source",
+			    json_string(sonde_query_source_text(&p->plan, &opts->lens, source,
+								sizeof(source))));
 	json_object_set_new(root, "ns_per_hit", costs_json(p));
 	json_object_set_new(root, "writes",
 			    json_pack("{s:I, s:I}", "breakpoint_bytes", (json_int_t)w.sites,

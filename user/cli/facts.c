@@ -85,6 +85,14 @@ static int read_listens(struct sonde_facts *f)
 	return err;
 }
 
+void sonde_facts_use_recipe(struct sonde_facts *f, const char *file)
+{
+	const char *slash = file ? strrchr(file, '/') : NULL;
+
+	if (file)
+		snprintf(f->recipe, sizeof(f->recipe), "%s", slash ? slash + 1 : file);
+}
+
 static void read_recipe(const struct sonde_target *t, struct sonde_facts *f)
 {
 	struct sonde_recipe recipe = {0};
@@ -98,9 +106,7 @@ static void read_recipe(const struct sonde_target *t, struct sonde_facts *f)
 	if (sonde_elf_open(&elf, path, root))
 		return;
 	if (!sonde_recipe_find(NULL, t->build_id, elf, &recipe)) {
-		const char *slash = strrchr(recipe.file, '/');
-
-		snprintf(f->recipe, sizeof(f->recipe), "%s", slash ? slash + 1 : recipe.file);
+		sonde_facts_use_recipe(f, recipe.file);
 		sonde_recipe_fini(&recipe);
 	}
 	sonde_elf_free(&elf);

@@ -31,6 +31,8 @@ struct sonde_facts {
 void sonde_facts_thp_system(char *buf, size_t size);
 /* Facts of an opened target. 0 or -errno (nothing logged). Free with the fini. */
 int sonde_facts_read(const struct sonde_target *t, struct sonde_facts *out);
+/* The user named @file (may be NULL) instead of what sonde brings. */
+void sonde_facts_use_recipe(struct sonde_facts *f, const char *file);
 void sonde_facts_fini(struct sonde_facts *f);
 
 /* "4 d 3 h", "12 s" into @buf, returned; "?" for 0. */

@@ -16,6 +16,7 @@
 #include "core/num.h"
 #include "core/str.h"
 #include "sonde/fault.h"
+#include "sonde/handler.h"
 
 #define INDENT 11 /* of the lenses' help */
 
@@ -84,6 +85,18 @@ static int check_alloc(const struct sonde_args *args)
 	return 0;
 }
 
+static int check_source(const struct sonde_args *args)
+{
+	if (args->passive && args->query_source == SONDE_SOURCE_HANDLER)
+		return sonde_err(EINVAL,
+				 "--query-source handler probes the target and --passive forbids "
+				 "it; leave one of them out");
+	if (args->passive && args->recipe)
+		return sonde_err(EINVAL, "--recipe is about probes in the target, which --passive "
+					 "forbids; leave one of them out");
+	return 0;
+}
+
 /* The allocator's call stacks come with probes. */
 static int check_sites(const struct sonde_args *args)
 {
@@ -149,6 +162,9 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 			 .alloc_counters =
 				 mode == SONDE_ALLOC_MODE_COUNTERS || mode == SONDE_ALLOC_MODE_AUTO,
 			 .alloc_asked = mode == SONDE_ALLOC_MODE_COUNTERS,
+			 .query_source = args->query_source,
+			 .recipe = args->recipe,
+			 .children = args->children,
 			 .query_text = args->query_text,
 			 .slower_than_ns = args->slower_than_ns,
 			 .ledger = (enum sonde_ledger_mode)args->ledger,
@@ -180,6 +196,8 @@ int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts 
 
 	if (!err)
 		err = check_sites(args);
+	if (!err)
+		err = check_source(args);
 	if (!err && args->command && args->dry_run)
 		err = sonde_err(EINVAL, "--dry-run needs a target that runs: give -p or -n");
 	if (!err && args->comm && strlen(args->comm) > 15)

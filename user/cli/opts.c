@@ -240,7 +240,7 @@ static bool fits(const struct sonde_opt *o)
 
 int sonde_opts_check(const struct sonde_opt_table *table)
 {
-	if (table->n > 64)
+	if (table->n > 8 * sizeof(sonde_opt_mask))
 		return sonde_err(EINVAL, "an option table has %zu rows, more than a mask holds",
 				 table->n);
 	for (size_t i = 0; i < table->n; i++) {

@@ -55,19 +55,18 @@ struct sonde_opt {
 #define SONDE_OPT_MEMBER(type, member)                                                             \
 	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
-/* At most 64 rows, so that a set of options is one mask. */
+/* At most 128 rows, so that a set of options is one mask. */
 struct sonde_opt_table {
 	const struct sonde_opt *rows;
 	size_t n;
 };
 
-/* One bit an option: there are more than 64. */
 typedef unsigned __int128 sonde_opt_mask;
 #define SONDE_OPT_BIT(index) ((sonde_opt_mask)1 << (index))
 
 struct sonde_opt_result {
-	sonde_opt_mask seen; /* mask of rows that were given                                         */
-	const char **words; /* what is not an option, in order; heap array, strings in argv */
+	sonde_opt_mask seen; /* rows that were given                                           */
+	const char **words;  /* what is not an option, in order; heap array, strings in argv */
 	size_t n_words;
 	size_t n_before_dashes; /* words that came before "--" */
 	bool dashes; /* there was a "--"                                                 */
@@ -81,8 +80,9 @@ int sonde_opts_init(const struct sonde_opt_table *table, void *target);
  * After
  * "--" everything is a word. Of an option given twice the last value counts, unless it counts or
  * collects. @valid: rows that make sense here; an unknown name is answered with the nearest of
- * these. @words: there may be any before "--"; else the first one ends the parsing, for what follows
- * it are another command's options. 0, -EINVAL (logged) or -ENOMEM. Free with the fini either way.
+ * these. @words: there may be any before "--"; else the first one ends the parsing, for what
+ * follows it are another command's options. 0, -EINVAL (logged) or -ENOMEM. Free with the fini
+ * either way.
  */
 int sonde_opts_parse(const struct sonde_opt_table *table, sonde_opt_mask valid, bool words,
 		     int argc, const char *const *argv, void *target, struct sonde_opt_result *out);

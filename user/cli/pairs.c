@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Pairs and margins; see pairs.h. */
+/* Pairs, margins and looks; see pairs.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -38,5 +38,24 @@ int sonde_margin_split(const char *text, struct sonde_margin_text *out)
 	    margin.margin >= 1)
 		return -EINVAL;
 	*out = margin;
+	return 0;
+}
+
+#define MAX_LOOKS 100
+
+int sonde_look_split(const char *text, struct sonde_look_text *out)
+{
+	const char *slash = strchr(text, '/');
+	char first[8];
+	uint64_t look, looks;
+
+	if (!slash || (size_t)(slash - text) >= sizeof(first))
+		return -EINVAL;
+	memcpy(first, text, (size_t)(slash - text));
+	first[slash - text] = '\0';
+	if (sonde_parse_u64(first, &look) || sonde_parse_u64(slash + 1, &looks) || !look ||
+	    look > looks || looks > MAX_LOOKS)
+		return -EINVAL;
+	*out = (struct sonde_look_text){(uint32_t)look, (uint32_t)looks};
 	return 0;
 }

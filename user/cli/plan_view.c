@@ -10,6 +10,7 @@
 #include "core/mem.h"
 #include "core/num.h"
 #include "core/str.h"
+#include "lens/query_source.h"
 
 #define LABEL "%-14s "
 
@@ -86,6 +87,8 @@ static void print_item(FILE *out, const struct sonde_plan_item *item)
 void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 			     const struct sonde_session_plan *p)
 {
+	char source[400];
+
 	for (size_t l = 0; l < sonde_lens_count; l++) {
 		const struct sonde_lens *lens = sonde_lenses[l];
 
@@ -95,6 +98,10 @@ void sonde_plan_print_lenses(FILE *out, const struct sonde_session_opts *opts,
 			continue;
 		}
 		fprintf(out, LABEL "%s\n", lens->name, lens->summary);
+		if (lens->id == SONDE_LENS_QUERY)
+			fprintf(out, LABEL "  queries from %s\n", "",
+				sonde_query_source_text(&p->plan, &opts->lens, source,
+							sizeof(source)));
 		for (size_t i = 0; i < p->plan.n; i++)
 			if (p->plan.items[i].hook->lens == (int)lens->id)
 				print_item(out, &p->plan.items[i]);
@@ -172,10 +179,14 @@ void sonde_plan_print_sites(FILE *out, const struct sonde_session_plan *p)
 		for (size_t k = 0; probes(&p->plan.items[i]) && k < hook->n_sites; k++) {
 			const struct sonde_probe_site *s = &hook->sites[k];
 
-			fprintf(out, LABEL "%s+%u at 0x%llx of %s, pid %d: %s, %s%s\n", label,
+			char whose[32] = "every process of it";
+
+			if (s->pid)
+				snprintf(whose, sizeof(whose), "pid %d", s->pid);
+			fprintf(out, LABEL "%s+%u at 0x%llx of %s, %s: %s, %s%s\n", label,
 				SONDE_PLAIN(s->symbol ? s->symbol : "?"), s->site.slide,
 				(unsigned long long)s->site.offset,
-				SONDE_PLAIN(s->shown ? s->shown : "?"), s->pid, s->site.insn,
+				SONDE_PLAIN(s->shown ? s->shown : "?"), whose, s->site.insn,
 				s->site.kind == SONDE_INSN_EMULATED ? "emulated (one trap)"
 								    : "single-stepped (dear)",
 				s->want_return ? ", and its return" : "");
@@ -199,7 +210,9 @@ void sonde_plan_print_touch(FILE *out, const struct sonde_session_opts *opts,
 			w.pages == 1 ? "" : "s");
 	else
 		fprintf(out, LABEL "nothing into the target\n", "writes");
-	fprintf(out, LABEL "/proc and the target's ELF files", "reads");
+	fprintf(out,
+		LABEL "/proc, the target's ELF files and configuration (of which a hash is kept)",
+		"reads");
 	if (query && sonde_plan_uses_lens(opts, query))
 		fprintf(out, "; requests as they pass its sockets (%s)",
 			opts->lens.query_text ? "text is kept: --query-text"

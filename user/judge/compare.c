@@ -335,12 +335,14 @@ static int add_hist(struct making *m, const struct sonde_hist_desc *d, const cha
 	return err;
 }
 
+/* Forms of queries are of no use by their ids, and hundreds: the verdict judges them. */
 static int add_hists(struct making *m, const struct sonde_snapshot *s)
 {
 	int err = 0;
 
 	for (size_t i = 0; i < s->n_hists && !err; i++)
-		if (!has_counter_row(m, s->hists[i].desc->name, s->hists[i].label))
+		if (!has_counter_row(m, s->hists[i].desc->name, s->hists[i].label) &&
+		    strcmp(s->hists[i].desc->name, SONDE_FORM_HIST))
 			err = add_hist(m, s->hists[i].desc, s->hists[i].label);
 	return err;
 }

@@ -12,6 +12,7 @@
 #include "core/num.h"
 #include "core/str.h"
 #include "judge/compare.h"
+#include "judge/settings.h"
 
 #define LOAD_DIFFERS   0.05
 #define LENGTH_DIFFERS 0.2
@@ -36,71 +37,38 @@ int sonde_compare_caution(struct sonde_compare *c, const char *fmt, ...)
 	return 0;
 }
 
+static struct sonde_settings settings_of(const struct sonde_arm *arm)
+{
+	const char *serving = sonde_meta_find(&arm->snap.meta, "serving");
+	struct sonde_settings s = {.meta = &arm->snap.meta};
+
+	snprintf(s.target, sizeof(s.target), "%s", serving ? serving : "0");
+	return s;
+}
+
 const char *sonde_arm_target_meta(const struct sonde_arm *arm, const char *what)
 {
-	const char *serving = sonde_meta_find(&arm->snap.meta, "serving");
-	char key[128];
+	struct sonde_settings s = settings_of(arm);
 
-	snprintf(key, sizeof(key), "target.%s.%s", serving ? serving : "0", what);
-	return sonde_meta_find(&arm->snap.meta, key);
+	return sonde_settings_target(&s, what);
 }
 
-/* A meta key without what is different in any two runs; NULL: not a setting. "target.N." is cut off
- * the target that serves. */
-static const char *setting_name(const struct sonde_arm *arm, const char *key)
+static int add_difference(void *ctx, const char *what, const char *a, const char *b)
 {
-	static const char *const kept[] = {"kernel.", "host.",	   "thp.",
-					   "run.thp", "run.alloc", "sonde.version"};
-	static const char *const dropped[] = {"pid", "age_ns", "start_mono_ns", "env.LD_PRELOAD"};
-	const char *serving = sonde_meta_find(&arm->snap.meta, "serving");
-	char prefix[64];
+	struct sonde_compare *c = ctx;
 
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(kept); i++)
-		if (sonde_str_starts(key, kept[i]))
-			return key;
-	snprintf(prefix, sizeof(prefix), "target.%s.", serving ? serving : "0");
-	if (!sonde_str_starts(key, prefix))
-		return NULL;
-	key += strlen(prefix);
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(dropped); i++)
-		if (!strcmp(key, dropped[i]))
-			return NULL;
-	return key;
-}
-
-/* The value by the name that setting_name gives; NULL: the recording does not say. */
-static const char *setting(const struct sonde_arm *arm, const char *name)
-{
-	const char *v = sonde_meta_find(&arm->snap.meta, name);
-
-	v = v ? v : sonde_arm_target_meta(arm, name);
-	return v && *v ? v : NULL;
-}
-
-static int add_difference(struct sonde_compare *c, const char *what, const char *a, const char *b)
-{
-	for (size_t i = 0; i < c->n_diffs; i++)
-		if (!strcmp(c->diffs[i].what, what))
-			return 0;
 	if (SONDE_GROW(c->diffs, c->n_diffs, c->cap_diffs))
 		return -ENOMEM;
 	c->diffs[c->n_diffs++] = (struct sonde_compare_difference){what, a, b};
 	return 0;
 }
 
-static int compare_settings(const struct sonde_arm *of, const struct sonde_arm *a,
-			    const struct sonde_arm *b, struct sonde_compare *c)
+static int compare_settings(const struct sonde_arm *a, const struct sonde_arm *b,
+			    struct sonde_compare *c)
 {
-	int err = 0;
+	struct sonde_settings x = settings_of(a), y = settings_of(b);
 
-	for (size_t i = 0; i < of->snap.meta.n && !err; i++) {
-		const char *name = setting_name(of, of->snap.meta.rows[i].key);
-		const char *x = name ? setting(a, name) : NULL, *y = name ? setting(b, name) : NULL;
-
-		if ((x || y) && (!x || !y || strcmp(x, y)))
-			err = add_difference(c, name, x, y);
-	}
-	return err;
+	return sonde_settings_compare(&x, &y, add_difference, c);
 }
 
 static double queries_per_s(const struct sonde_arm *arm)
@@ -195,9 +163,8 @@ static int check_exact(const struct sonde_arm *a, const struct sonde_arm *b,
 int sonde_compare_config(const struct sonde_arm *a, const struct sonde_arm *b,
 			 struct sonde_compare *c)
 {
-	int err = compare_settings(a, a, b, c);
+	int err = compare_settings(a, b, c);
 
-	err = err ? err : compare_settings(b, a, b, c);
 	err = err ? err : compare_load(a, b, c);
 	err = err ? err : check_arm(a, c->names[0] ? c->names[0] : sonde_compare_arm_names[0], c);
 	err = err ? err : check_arm(b, c->names[1] ? c->names[1] : sonde_compare_arm_names[1], c);

@@ -91,7 +91,7 @@ static void skip_to(struct sonde_windows *w, size_t from, size_t at)
 		w->first[i] = w->used;
 }
 
-int sonde_windows_add(struct sonde_windows *w, size_t at, const struct sonde_hist *h)
+static int open_window(struct sonde_windows *w, size_t at)
 {
 	int err;
 
@@ -105,8 +105,25 @@ int sonde_windows_add(struct sonde_windows *w, size_t at, const struct sonde_his
 		w->open_at = at;
 	}
 	w->is_open = true;
-	sonde_hist_merge(&w->open, h);
 	return 0;
+}
+
+int sonde_windows_add(struct sonde_windows *w, size_t at, const struct sonde_hist *h)
+{
+	int err = open_window(w, at);
+
+	if (!err)
+		sonde_hist_merge(&w->open, h);
+	return err;
+}
+
+int sonde_windows_add_value(struct sonde_windows *w, size_t at, uint64_t value)
+{
+	int err = open_window(w, at);
+
+	if (!err)
+		sonde_hist_add(&w->open, value);
+	return err;
 }
 
 int sonde_windows_seal(struct sonde_windows *w)

@@ -35,6 +35,8 @@ void sonde_windows_fini(struct sonde_windows *w);
 /* Add @h to window @at. Windows come in ascending order, each as often as needed. 0, -ENOMEM,
  * -EINVAL (order, or no such window) or -EOVERFLOW (2^32 values in one window). */
 int sonde_windows_add(struct sonde_windows *w, size_t at, const struct sonde_hist *h);
+/* The same with one value. */
+int sonde_windows_add_value(struct sonde_windows *w, size_t at, uint64_t value);
 /* After the last: the windows may now be looked at. As sonde_windows_add. */
 int sonde_windows_seal(struct sonde_windows *w);
 

@@ -17,7 +17,10 @@
 #include "judge/stats_decide.h"
 #include "judge/stats_windows.h"
 
-#define SONDE_TRIAL_NAME 64
+#define SONDE_TRIAL_NAME  64
+#define SONDE_TRIAL_GROUP 160
+/* Pairs an arm from which on how far restarts are apart is known, if not well. */
+#define SONDE_RESTARTS_LEAST 3
 
 enum sonde_trial_kind {
 	SONDE_TRIAL_LEVEL, /* of each window the sum of readings and their number: RSS   */
@@ -43,6 +46,13 @@ enum sonde_trial_stat {
 	SONDE_TRIAL_GROWTH,   /* of a level, per day, after the change: levels only */
 };
 
+/* When is a row worth a line? JSON has all. */
+enum sonde_trial_detail {
+	SONDE_TRIAL_ALWAYS,
+	SONDE_TRIAL_IF_DIFFERENT, /* one of many */
+	SONDE_TRIAL_IF_ASKED,	  /* one of very many */
+};
+
 struct sonde_trial_metric {
 	char name[SONDE_TRIAL_NAME]; /* "p95" */
 	size_t source;
@@ -50,6 +60,9 @@ struct sonde_trial_metric {
 	double q;
 	double margin; /* what does not matter: 0.05 for 5 %                                 */
 	bool primary;  /* of the family fixed before the run; otherwise exploratory          */
+	enum sonde_trial_detail detail;
+	const char *unit;	       /* of its values: "ns", "bytes", "count"; NULL: not said */
+	char group[SONDE_TRIAL_GROUP]; /* whose queries: "heaviest 5 %"; "": all of them     */
 };
 
 struct sonde_trial_pair {
@@ -71,6 +84,7 @@ struct sonde_trial_period {
 struct sonde_trial_options {
 	double alpha;		/* 0: 0.05                                                      */
 	unsigned int looks;	/* planned looks at the data, 0 or 1: one, at the end           */
+	unsigned int look;	/* which of them this is, from 1                                */
 	unsigned int resamples; /* 0: 2000                                                   */
 	size_t block;		/* block length in windows for tests and reruns; 0: by the data */
 	uint64_t seed;
@@ -92,8 +106,8 @@ struct sonde_trial {
 	struct sonde_trial_options options;
 };
 
-/* Width for windows of an observation this long: 10 min from 2 days on, 1 min from 1 h, else 10 s.
- */
+/* Width for windows of an observation this long: 10 min from 2 days on, else 1 min, which is what
+ * recordings keep histograms by. */
 uint64_t sonde_trial_window_ns(uint64_t duration_ns);
 
 /*
@@ -139,6 +153,12 @@ struct sonde_verdict_row {
 	char against[SONDE_TRIAL_NAME]; /* the control's name, another arm's, "" for none    */
 	bool between;			/* two treated arms                                  */
 	bool primary;
+	enum sonde_trial_detail detail;
+	const char *unit;
+	char group[SONDE_TRIAL_GROUP];
+	/* The figure itself, of the arm's treated servers and of their references (the mean where
+	 * there are several), before and after; NAN: none. */
+	double plain[2][2];
 	bool has_effect; /* false: why is in reason, and nothing below is known     */
 	/* Logarithms of ratios; sonde_stats_percent() makes them readable. */
 	double effect, low, high; /* with the interval of 1 - alpha                         */
@@ -148,6 +168,8 @@ struct sonde_verdict_row {
 	double percentile_low2, percentile_high2; /* and that of 1 - 2 alpha */
 	bool forms_differ; /* an end is off by more than 20 % of the half width      */
 	double se, df, p, p_adjusted;
+	size_t restarts;  /* of the arm that has fewer                                           */
+	bool by_restarts; /* se and df are of how far pairs are apart: that is more              */
 	double alpha;
 	size_t family; /* tests that p_adjusted allows for                                    */
 	size_t batches_before, batches_after; /* not resampled                               */
@@ -171,7 +193,8 @@ struct sonde_trial_result {
 	size_t n_rows, cap_rows;
 	uint64_t seed;
 	unsigned int resamples;
-	double alpha;  /* of one look                                                  */
+	double alpha; /* of one look                                                  */
+	unsigned int look, looks;
 	bool baseline; /* false: no period before, so what differs between servers stays in */
 	bool control;
 	size_t windows_before, windows_after; /* used                                        */

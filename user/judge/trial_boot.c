@@ -49,7 +49,7 @@ static double asked_length(const struct sonde_trial_work *k)
 
 	while (m.source < t->n_sources && t->sources[m.source].kind != SONDE_TRIAL_HIST)
 		m.source++;
-	for (size_t c = 0; c < k->n_contrasts; c++) {
+	for (size_t c = 0; c < k->n_contrasts && m.source < t->n_sources; c++) {
 		for (int p = SONDE_BEFORE; p < SONDE_PERIODS; p++) {
 			const struct sonde_trial_period *at = p ? &t->after : &t->before;
 			sonde_autofree double *x =
@@ -97,6 +97,14 @@ static size_t lengths(const struct sonde_trial_work *k, double *out)
 	if ((double)shortest >= MIN_DAYS * day && day > out[1])
 		out[n++] = day;
 	return n;
+}
+
+size_t sonde_boot_block(const struct sonde_trial_work *k, int period)
+{
+	double length[LENGTHS];
+
+	lengths(k, length);
+	return (size_t)fmax(1, fmin(length[0], ceil((double)k->n[period] / 3)));
 }
 
 /* ---- resampling ---- */

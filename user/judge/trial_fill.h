@@ -7,7 +7,7 @@
 #ifndef SONDE_JUDGE_TRIAL_FILL_H
 #define SONDE_JUDGE_TRIAL_FILL_H
 
-#include "judge/trial.h"
+#include "judge/trial_queries.h"
 #include "record/reader.h"
 
 /*
@@ -22,10 +22,10 @@ const char *sonde_trial_fill_names(const struct sonde_trial *t, char *buf, size_
 /*
  * Add what the recording has of the trial's time to @server. Recordings of one server come in the
  * order of their time and must not overlap: otherwise -EINVAL (logged). @also gets what it takes,
- * too; may be NULL. 0 or -errno (logged).
+ * too; @q and @also may be NULL. 0 or -errno (logged).
  */
 int sonde_trial_fill_from(struct sonde_trial *t, size_t server, struct sonde_reader *r,
-			  const struct sonde_visitor *also);
+			  struct sonde_trial_queries *q, const struct sonde_visitor *also);
 /* All are in. Metrics that no recording has are taken out. 0 or -errno. */
 int sonde_trial_fill_end(struct sonde_trial *t);
 

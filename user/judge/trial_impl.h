@@ -35,10 +35,12 @@ void sonde_work_fini(struct sonde_trial_work *k);
 struct sonde_view *sonde_work_view(const struct sonde_trial_work *k, size_t source, size_t server);
 /* All usable windows of a period as one range of `order`. */
 struct sonde_range sonde_work_period(const struct sonde_trial_work *k, int period);
-/* ln of metric @m of @server over one range of `order`; NAN: nothing there. */
-double sonde_work_log(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
-		      size_t server, struct sonde_range range);
-/* Sum of weights times that; servers of weight 0 do not count. */
+/* Metric @m of @server over one range of `order`; NAN: nothing there. Of a level only windows count
+ * in which every server of weight has one. */
+double sonde_work_value(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
+			const double *weight, size_t server, struct sonde_range range);
+/* Sum of weights times its logarithm; servers of weight 0 do not count. NAN: of one there is
+ * nothing, or 0. */
 double sonde_work_weighted(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
 			   const double *weight, struct sonde_range range);
 /* The contrast of each window of a period in steps of time, NAN where a window is not usable or has
@@ -76,6 +78,16 @@ int sonde_effect_growth(const struct sonde_trial_work *k, const struct sonde_tri
  * -ENOMEM.
  */
 int sonde_effect_resample(const struct sonde_trial_work *k, struct sonde_effect *out);
+
+/*
+ * trial_restart.c: the error of an effect by how far the pairs of its arms are apart. -ENODATA: an
+ * arm has fewer than SONDE_RESTARTS_LEAST, or it cannot be had.
+ */
+int sonde_effect_restarts(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
+			  const struct sonde_contrast *c, struct sonde_estimate *out);
+
+/* Windows a block that the data ask for, 1 h at least, in a period. */
+size_t sonde_boot_block(const struct sonde_trial_work *k, int period);
 
 /* trial_placebo.c: the control against itself, cut where nothing was done. */
 struct sonde_placebo {

@@ -88,7 +88,12 @@ static void set_forms(const struct judging *j, const struct sonde_effect *e,
 	row->days_needed = sonde_stats_growth_needed(
 		row->days, e->variance[SONDE_BEFORE], e->variance[SONDE_AFTER],
 		sonde_stats_mde(1, j->k->alpha, POWER), row->margin);
-	row->restart_alarm = sonde_stats_restart_alarm(row->se, RESTART_SD);
+	row->restart_alarm =
+		row->by_restarts
+			? NAN
+			: sonde_stats_restart_alarm(
+				  row->se,
+				  RESTART_SD / sqrt(row->restarts > 1 ? (double)row->restarts : 1));
 }
 
 static void set_interval(const struct judging *j, const struct sonde_effect *e,
@@ -132,6 +137,71 @@ static int find_effect(const struct judging *j, size_t metric, size_t contrast,
 	return out->e.df > 0 ? 0 : -ENODATA;
 }
 
+/* What the arm's servers had, without any comparison. */
+static void set_plain(const struct judging *j, const struct sonde_trial_metric *m,
+		      const struct sonde_contrast *c, struct sonde_verdict_row *row)
+{
+	for (int p = SONDE_BEFORE; p < SONDE_PERIODS; p++) {
+		struct sonde_range r = sonde_work_period(j->k, p);
+		double sum[2] = {0, 0};
+
+		for (size_t i = 0; i < c->arm->n_pairs; i++) {
+			sum[0] += sonde_work_value(j->k, m, c->weight, c->arm->pairs[i].treated, r);
+			sum[1] +=
+				sonde_work_value(j->k, m, c->weight, c->arm->pairs[i].reference, r);
+		}
+		for (int k = 0; k < 2; k++)
+			row->plain[k][p] = r.from < r.to ? sum[k] / (double)c->arm->n_pairs : NAN;
+	}
+}
+
+/* Which server makes the ratio impossible? */
+static void say_missing(const struct judging *j, const struct sonde_trial_metric *m,
+			const double *weight, struct sonde_verdict_row *row)
+{
+	const struct sonde_trial *t = j->k->t;
+
+	for (int p = SONDE_BEFORE; p < SONDE_PERIODS; p++) {
+		struct sonde_range r = sonde_work_period(j->k, p);
+
+		for (size_t s = 0; s < t->n_servers && r.from < r.to; s++) {
+			double v = weight[s] != 0 ? sonde_work_value(j->k, m, weight, s, r) : 1;
+
+			if (v > 0)
+				continue;
+			snprintf(row->reason, sizeof(row->reason), "%s at %s %s the change",
+				 v <= 0 ? "0" : "not recorded", t->servers[s],
+				 p == SONDE_BEFORE ? "before" : "after");
+			return;
+		}
+	}
+}
+
+/* Restarts tell the error where they are further apart than the windows know of. */
+static int widen_by_restarts(const struct judging *j, const struct sonde_trial_metric *m,
+			     const struct sonde_contrast *c, struct sonde_effect *effect,
+			     struct sonde_verdict_row *row)
+{
+	struct sonde_estimate e;
+	double tail = 1 - j->k->alpha / 2;
+	int err = sonde_effect_restarts(j->k, m, c, &e);
+
+	row->restarts = c->arm->n_pairs;
+	if (c->against && c->against->n_pairs < row->restarts)
+		row->restarts = c->against->n_pairs;
+	if (err || sonde_stats_t_quantile(tail, e.df) * e.se <=
+			   sonde_stats_t_quantile(tail, effect->e.df) * effect->e.se)
+		return err == -ENOMEM ? err : 0;
+	row->by_restarts = true;
+	effect->e.se = e.se;
+	effect->e.df = e.df;
+	/* No number of days makes restarts more alike. */
+	effect->variance[SONDE_BEFORE] = e.se * e.se;
+	effect->variance[SONDE_AFTER] = 0;
+	effect->low = effect->high = effect->low2 = effect->high2 = NAN;
+	return 0;
+}
+
 static int fill_row(const struct judging *j, size_t metric, size_t contrast,
 		    struct sonde_verdict_row *row)
 {
@@ -142,9 +212,12 @@ static int fill_row(const struct judging *j, size_t metric, size_t contrast,
 	int err;
 
 	set_margin(j, metric, row);
+	set_plain(j, m, &j->k->contrasts[contrast], row);
 	if (!has_values(j, m, weight, row))
 		return 0;
 	err = find_effect(j, metric, contrast, &effect);
+	if (!err && widen_by_restarts(j, m, &j->k->contrasts[contrast], &effect, row))
+		return -ENOMEM;
 	if (err == -ENOMEM)
 		return err;
 	if (!growth)
@@ -154,10 +227,10 @@ static int fill_row(const struct judging *j, size_t metric, size_t contrast,
 	row->has_effect = !isnan(row->effect);
 	if (row->has_effect && !err)
 		set_interval(j, &effect, row);
-	if (!row->has_effect)
-		snprintf(row->reason, sizeof(row->reason), "%s",
-			 growth ? "too few windows after the change"
-				: "0 or not recorded, of some server in some period");
+	if (!row->has_effect && growth)
+		snprintf(row->reason, sizeof(row->reason), "too few windows after the change");
+	else if (!row->has_effect)
+		say_missing(j, m, weight, row);
 	/* The error of a slope falls with the length to the power of 3/2; restarts are no slopes.
 	 */
 	if (growth) {
@@ -180,6 +253,8 @@ static int add_row(struct judging *j, size_t metric, size_t contrast)
 	*row = (struct sonde_verdict_row){
 		.between = c->between,
 		.primary = t->metrics[metric].primary,
+		.detail = t->metrics[metric].detail,
+		.unit = t->metrics[metric].unit,
 		.alpha = j->k->alpha,
 		.effect = NAN,
 		.low = NAN,
@@ -198,6 +273,7 @@ static int add_row(struct judging *j, size_t metric, size_t contrast)
 		.days = (double)j->k->n[SONDE_AFTER] * (double)t->window_ns / DAY_NS,
 	};
 	memcpy(row->metric, t->metrics[metric].name, sizeof(row->metric));
+	memcpy(row->group, t->metrics[metric].group, sizeof(row->group));
 	memcpy(row->arm, c->arm->name, sizeof(row->arm));
 	if (c->against)
 		memcpy(row->against, c->against->name, sizeof(row->against));
@@ -296,6 +372,8 @@ int sonde_trial_judge(const struct sonde_trial *t, struct sonde_trial_result *ou
 	result.seed = t->options.seed;
 	result.resamples = k.resamples;
 	result.alpha = k.alpha;
+	result.looks = t->options.looks > 1 ? t->options.looks : 1;
+	result.look = t->options.look ? t->options.look : 1;
 	result.baseline = k.n[SONDE_BEFORE] > 0;
 	result.control = k.control != NULL;
 	result.windows_before = k.n[SONDE_BEFORE];

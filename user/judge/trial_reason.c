@@ -47,6 +47,12 @@ static void say_days(const struct sonde_verdict_row *row, char *out, size_t size
 	double more = row->days_needed - row->days;
 	double factor = sonde_stats_length_needed(1, row->mde, row->margin);
 
+	if (row->by_restarts) {
+		snprintf(out, size,
+			 "restarts differ: about %.0f an arm instead of %zu resolve %.1f %%",
+			 ceil(factor * (double)row->restarts), row->restarts, percent(row->margin));
+		return;
+	}
 	if (factor * (row->days_before + row->days) < more)
 		snprintf(out, size, "a new run of %.0f days before and %.0f after resolves %.1f %%",
 			 ceil(factor * row->days_before), ceil(factor * row->days),

@@ -197,8 +197,8 @@ static bool is_paired(const struct sonde_trial_work *k, size_t source, const dou
 }
 
 /* Levels have a value in each window or a gap: a gap of one is a gap of all. Amounts just add. */
-static double amount_log(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
-			 const double *weight, size_t server, struct sonde_range r)
+static double amount(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
+		     const double *weight, size_t server, struct sonde_range r)
 {
 	const struct sonde_trial_source *source = &k->t->sources[m->source];
 	const struct sonde_trial_cell *c = &source->cell[server];
@@ -215,32 +215,33 @@ static double amount_log(const struct sonde_trial_work *k, const struct sonde_tr
 			den += 1;
 		}
 	}
-	return den > 0 && num > 0 ? log(num / den) : NAN;
+	return den > 0 ? num / den : NAN;
 }
 
-static double statistic(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
+double sonde_work_value(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
 			const double *weight, size_t server, struct sonde_range r)
 {
 	struct sonde_view *view;
 	size_t hint = SIZE_MAX;
-	double v;
 
 	if (k->t->sources[m->source].kind != SONDE_TRIAL_HIST)
-		return amount_log(k, m, weight, server, r);
+		return amount(k, m, weight, server, r);
 	view = sonde_work_view(k, m->source, server);
-	v = m->stat == SONDE_TRIAL_MEAN ? sonde_view_mean(view, &r, 1)
-					: sonde_view_quantile(view, &r, 1, m->q, &hint);
-	return v > 0 ? log(v) : NAN;
+	return m->stat == SONDE_TRIAL_MEAN ? sonde_view_mean(view, &r, 1)
+					   : sonde_view_quantile(view, &r, 1, m->q, &hint);
 }
 
 double sonde_work_weighted(const struct sonde_trial_work *k, const struct sonde_trial_metric *m,
 			   const double *weight, struct sonde_range r)
 {
-	double sum = 0;
+	double sum = 0, v;
 
-	for (size_t s = 0; s < k->t->n_servers; s++)
-		if (weight[s] != 0)
-			sum += weight[s] * statistic(k, m, weight, s, r);
+	for (size_t s = 0; s < k->t->n_servers; s++) {
+		if (weight[s] == 0)
+			continue;
+		v = sonde_work_value(k, m, weight, s, r);
+		sum += weight[s] * (v > 0 ? log(v) : NAN);
+	}
 	return sum;
 }
 

@@ -39,6 +39,9 @@ struct sonde_lens_opts {
 	uint32_t sites_sample; /* follow one live block in so many; 0: all while they fit           */
 	bool alloc_counters; /* --alloc-mode counters, and auto                                     */
 	bool alloc_asked;    /* counters were asked for by name: more may be spent on them          */
+	int query_source;  /* enum sonde_query_source: where queries come from                      */
+	const char *recipe; /* the user's own recipe file, or NULL                                  */
+	bool children;	   /* processes that a target forks are targets                            */
 	bool query_text;   /* spans carry their text                                                */
 	bool want_spans;   /* somebody downstream takes spans, and what was done for each query     */
 	uint64_t slower_than_ns;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * What the query lens attaches: socket tracepoints, or where the kernel has none the system calls
- * themselves; and the daemon's own handlers where a recipe knows them, by entry probes only, since
- * a handler may switch stacks.
+ * themselves. The daemon's own handlers are query_handlers.c's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,9 +15,6 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "lens/query_impl.h"
-#include "target/daemon.h"
-#include "target/elf.h"
-#include "target/maps.h"
 #include "target/proc.h"
 
 #define TP(prog, ev, need)                                                                         \
@@ -140,138 +136,6 @@ static const struct sonde_hook syscall_hooks[] = {
 	SYS_PAIR(accept4),
 };
 
-/* ---- handlers ---- */
-
-#define ENTRY_ALTS(prog)                                                                           \
-	{                                                                                          \
-		{.kind = SONDE_LINK_UPROBE_MULTI,                                                  \
-		 .program = prog,                                                                  \
-		 .needs = {SONDE_FEAT_UPROBE_MULTI, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE}},    \
-		{                                                                                  \
-			.kind = SONDE_LINK_UPROBE_PERF, .program = prog, .needs = {                \
-				SONDE_FEAT_PERF_UPROBE,                                            \
-				SONDE_FEAT_TASK_STORAGE,                                           \
-				SONDE_FEAT_NONE                                                    \
-			}                                                                          \
-		}                                                                                  \
-	}
-
-static const struct sonde_alternative execute_alts[] = ENTRY_ALTS("query_execute");
-static const struct sonde_alternative log_alts[] = ENTRY_ALTS("query_log");
-
-static const struct sonde_hook execute_hook =
-	HOOK("query.execute", execute_alts, false, "a statement begins, in the daemon's own code");
-static const struct sonde_hook log_hook =
-	HOOK("query.log", log_alts, false, "a search ends: index, documents found, wall time");
-
-struct recipe_site {
-	const struct sonde_target *target;
-	const struct sonde_module *module;
-	unsigned slot;
-};
-
-static void site_free(struct sonde_probe_site *s)
-{
-	if (!s)
-		return;
-	free(s->path);
-	free(s->shown);
-	free(s->symbol);
-	free(s);
-}
-
-static int add_handler(const struct recipe_site *at, const struct sonde_handler *h,
-		       struct sonde_hook_list *hooks)
-{
-	struct sonde_hook hook = h->role == SONDE_HANDLER_EXECUTE ? execute_hook : log_hook;
-	struct sonde_probe_site *s = calloc(1, sizeof(*s));
-	int err;
-
-	if (!s)
-		return -ENOMEM;
-	*s = (struct sonde_probe_site){
-		.path = strdup(at->module->open_path),
-		.shown = strdup(at->module->path),
-		.symbol = strdup(h->symbol ? h->symbol : ""),
-		.dev = at->module->dev,
-		.inode = at->module->inode,
-		.cookie = SONDE_QUERY_COOKIE(h->role, at->slot),
-		.pid = at->target->pid,
-		.site = h->site,
-	};
-	err = s->path && s->shown && s->symbol ? 0 : -ENOMEM;
-	hook.sites = s;
-	hook.n_sites = 1;
-	err = err ? err : sonde_hook_list_add(hooks, &hook);
-	if (err)
-		site_free(s);
-	return err;
-}
-
-/* Call @each for every handler that the recipe of @t's executable knows. */
-static int each_handler(const struct sonde_target *t, unsigned *slot, void *ctx,
-			int (*each)(void *ctx, const struct recipe_site *at,
-				    const struct sonde_handler *h))
-{
-	struct sonde_modules mods = {0};
-	struct sonde_recipe recipe = {0};
-	struct recipe_site at = {.target = t};
-	struct sonde_elf *elf = NULL;
-	char root[32];
-	int err = sonde_modules_read(t->pid, &mods);
-
-	for (size_t i = 0; !err && i < mods.n; i++)
-		if (mods.m[i].is_exe)
-			at.module = &mods.m[i];
-	if (err || !at.module)
-		goto out;
-	snprintf(root, sizeof(root), "/proc/%d/root", t->pid);
-	err = sonde_elf_open(&elf, at.module->open_path, root);
-	err = err ? err : sonde_recipe_find(NULL, t->build_id, elf, &recipe);
-	for (size_t i = 0; !err && i < recipe.n && *slot < SONDE_QUERY_HANDLERS; i++) {
-		at.slot = (*slot)++;
-		err = each(ctx, &at, &recipe.handlers[i]);
-	}
-	sonde_recipe_fini(&recipe);
-	sonde_elf_free(&elf);
-out:
-	sonde_modules_fini(&mods);
-	return err == -ENOENT ? 0 : err;
-}
-
-struct handler_list {
-	struct sonde_hook_list *hooks;
-	bool spans;
-};
-
-/* What a search's end tells goes to its span and nowhere else: without spans it is not worth a trap. */
-static int add_one(void *ctx, const struct recipe_site *at, const struct sonde_handler *h)
-{
-	struct handler_list *list = ctx;
-
-	if (h->role != SONDE_HANDLER_EXECUTE && !list->spans)
-		return 0;
-	return add_handler(at, h, list->hooks);
-}
-
-static int add_handlers(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
-{
-	struct handler_list list = {hooks, ctx->opts->want_spans};
-	unsigned slot = 0;
-
-	for (size_t i = 0; i < ctx->targets->n; i++) {
-		const struct sonde_target *t = &ctx->targets->t[i];
-		int err;
-
-		if (t->gone || !t->daemon)
-			continue;
-		err = each_handler(t, &slot, &list, add_one);
-		if (err && sonde_target_alive(t)) /* one that has just gone needs no probe */
-			return err;
-	}
-	return 0;
-}
-
 /* Only kernels without the socket tracepoints, or a test, read system calls. */
 static bool want_syscalls(void)
 {
@@ -294,55 +158,10 @@ int query_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks)
 	err = err ? err : query_anatomy_hooks(ctx, hooks);
 	if (err || ctx->opts->passive)
 		return err;
-	return add_handlers(ctx, hooks);
+	return query_handler_hooks(ctx, hooks);
 }
 
 /* ---- seeding ---- */
-
-static struct sonde_query_field field_of(const struct sonde_handler_field *f)
-{
-	return (struct sonde_query_field){f->offset < 0 ? -1 : f->arg, f->offset, f->deref};
-}
-
-static int seed_one(void *ctx, const struct recipe_site *at, const struct sonde_handler *h)
-{
-	struct sonde_query_handler value = {
-		.index = field_of(&h->index),
-		.wall_ms = field_of(&h->wall_ms),
-		.wall_us = field_of(&h->wall_us),
-		.found = field_of(&h->found),
-	};
-	uint32_t slot = at->slot;
-
-	return bpf_map_update_elem(*(int *)ctx, &slot, &value, BPF_ANY) ? -errno : 0;
-}
-
-int query_seed_handlers(struct sonde_lens_ctx *ctx)
-{
-	struct query_state *st = ctx->priv;
-	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "query_handlers");
-	unsigned slot = 0;
-
-	for (size_t i = 0; i < ctx->plan->n; i++) {
-		const struct sonde_plan_item *item = &ctx->plan->items[i];
-
-		if (item->alt < 0)
-			continue;
-		st->execute_seen |= !strcmp(item->hook->name, execute_hook.name);
-		st->log_seen |= !strcmp(item->hook->name, log_hook.name);
-	}
-	for (size_t i = 0; i < ctx->targets->n && st->log_seen; i++) {
-		const struct sonde_target *t = &ctx->targets->t[i];
-		int err = t->gone || !t->daemon ? 0 : each_handler(t, &slot, &fd, seed_one);
-
-		if (err && sonde_target_alive(t))
-			return sonde_err(err,
-					 "query: cannot tell the kernel where a handler keeps its "
-					 "figures: %s",
-					 strerror(-err));
-	}
-	return 0;
-}
 
 /* Ports that the target listens on, for sockets that the iterator cannot see. */
 static int seed_ports(struct sonde_lens_ctx *ctx, pid_t pid)

@@ -17,6 +17,12 @@ struct query_text {
 	uint32_t queries;
 };
 
+#define QUERY_HOOK_EXECUTE "query.execute"
+#define QUERY_HOOK_RETURN  "query.return"
+#define QUERY_HOOK_LOG	   "query.log"
+#define QUERY_HOOK_YIELD   "query.yield"
+#define QUERY_HOOK_RESUME  "query.resume"
+
 #define QUERY_TEXTS    1024 /* direct-mapped by key                                           */
 #define QUERY_CLIENTS  256  /* direct-mapped by connection                                    */
 #define QUERY_PREPARED 4096 /* direct-mapped by connection and statement id                   */
@@ -56,6 +62,9 @@ struct query_state {
 
 /* query_hooks.c */
 int query_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+/* query_handlers.c: probes in the daemon's own handlers, as its recipe and --query-source say. */
+int query_handler_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hooks);
+int query_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj);
 /* Fill the map of handler fields, and say in @st which handlers the plan attached. */
 int query_seed_handlers(struct sonde_lens_ctx *ctx);
 /* Mark listeners and accepted connections of all targets. */
@@ -78,6 +87,9 @@ int query_anatomy_tick(const struct sonde_lens_ctx *ctx, size_t first, const cha
 int query_decode(struct sonde_lens_ctx *ctx, const struct sonde_ev_hdr *ev, size_t size);
 /* query_sweep.c */
 int query_finish(struct sonde_lens_ctx *ctx);
+
+/* query_source.c: say in the recording where queries come from. */
+int query_start(struct sonde_lens_ctx *ctx);
 
 void query_texts_fini(struct query_state *st);
 

@@ -14,6 +14,7 @@
 #include "lens/query_impl.h"
 
 #define PREPARED_BEFORE "(prepared before attach)"
+#define PREPARED_UNSEEN "(prepared statement)" /* a handler is not told the number it gets */
 
 static bool is_plain(const char *s, size_t n)
 {
@@ -104,6 +105,8 @@ static int describe(const struct sonde_ev_span *ev, struct query_text *t)
 		const char *sql = sonde_mysql_statement(ev->text, &len);
 
 		n = describe_sql(sql, len, cut, out, sizeof(out), t->index);
+	} else if (ev->proto == SONDE_PROTO_UNKNOWN) {
+		n = describe_sql(ev->text, len, cut, out, sizeof(out), t->index);
 	}
 	clean_index(t->index);
 	if (n) {
@@ -178,9 +181,10 @@ static void prepared_find(struct query_state *st, const struct sonde_ev_span *ev
 	const struct query_prepared *p;
 	uint32_t statement;
 
-	out->fingerprint = PREPARED_BEFORE;
-	out->fingerprint_id = sonde_fingerprint_id(PREPARED_BEFORE, strlen(PREPARED_BEFORE));
-	if (ev->text_len < sizeof(statement))
+	out->fingerprint =
+		ev->flags & SONDE_SPAN_F_BY_HANDLER ? PREPARED_UNSEEN : PREPARED_BEFORE;
+	out->fingerprint_id = sonde_fingerprint_id(out->fingerprint, strlen(out->fingerprint));
+	if (ev->text_len < sizeof(statement) || ev->flags & SONDE_SPAN_F_BY_HANDLER)
 		return;
 	memcpy(&statement, ev->text, sizeof(statement));
 	p = prepared_slot(st, ev->conn, statement);
@@ -296,10 +300,13 @@ static int describe_span(struct query_state *st, const struct sonde_ev_span *ev,
 		s->statements = t->queries;
 		return 0;
 	}
-	s->command = sonde_mysql_command_name(ev->command);
+	s->command = ev->proto == SONDE_PROTO_UNKNOWN
+			     ? "request"
+			     : sonde_mysql_command_name(ev->command);
 	if (ev->command == SONDE_MYSQL_EXECUTE)
 		prepared_find(st, ev, s);
-	if (ev->command == SONDE_MYSQL_PREPARE && ev->status == SONDE_SPAN_OK)
+	if (ev->command == SONDE_MYSQL_PREPARE && ev->status == SONDE_SPAN_OK &&
+	    !(ev->flags & SONDE_SPAN_F_BY_HANDLER))
 		return prepared_put(st, ev, t);
 	return 0;
 }

@@ -16,7 +16,7 @@
 #include "core/err.h"
 #include "core/mem.h"
 #include "lens/query_impl.h"
-#include "sonde/conn_state.h"
+#include "sonde/handler.h"
 
 /* An exit closes no descriptor by a system call: its connections are still in the map. */
 static bool is_gone(const struct sonde_target_list *targets, uint32_t tgid)
@@ -62,20 +62,49 @@ static int sweep_descriptors(struct sonde_lens_ctx *ctx)
 	return err;
 }
 
-int query_finish(struct sonde_lens_ctx *ctx)
+/* Answered, as far as was seen, but no next request showed it. It is in no histogram. */
+static int tell_answered(struct sonde_lens_ctx *ctx, struct sonde_ev_span *ev)
 {
 	struct query_state *st = ctx->priv;
 
+	st->swept[SONDE_QUERY_SPANS]++;
+	st->swept[SONDE_QUERY_BY_HANDLER]++;
+	if (ev->last_ns - ev->start_ns < ctx->opts->slower_than_ns)
+		return 0;
+	ev->h.kind = SONDE_EV_SPAN;
+	ev->flags |= SONDE_SPAN_F_END_GUESSED;
+	return query_decode(ctx, &ev->h, sizeof(*ev));
+}
+
+/* Calls of handlers whose socket nobody walked: without one, gone, or known by descriptor. */
+static int sweep_handlers(struct sonde_lens_ctx *ctx)
+{
+	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "handled"), err = 0;
+	sonde_autofree struct sonde_handled *hc = malloc(sizeof(*hc));
+	uint64_t key, *at = NULL;
+
+	if (!hc)
+		return sonde_err(ENOMEM, "query: no memory to look at the open calls");
+	for (; !err && !bpf_map_get_next_key(fd, at, &key); at = &key)
+		if (!bpf_map_lookup_elem(fd, &key, hc) && hc->c.open)
+			err = hc->c.span.first_ns && !hc->by_return
+				      ? tell_answered(ctx, &hc->c.span)
+				      : tell(ctx, hc->c.span.h.tgid, &hc->c.span);
+	return err;
+}
+
+int query_finish(struct sonde_lens_ctx *ctx)
+{
+	struct query_state *st = ctx->priv;
+	int err = 0;
+
 	st->finished = !query_sweep_sockets(ctx);
-	if (!st->finished) {
-		int err = sonde_lens_note(
+	if (!st->finished)
+		err = sonde_lens_note(
 			ctx, SONDE_NOTE_DEGRADED,
 			"queries that were open at the end are not told: the targets' sockets "
 			"cannot be walked",
 			"");
-
-		if (err)
-			return err;
-	}
-	return sweep_descriptors(ctx);
+	err = err ? err : sweep_descriptors(ctx);
+	return err ? err : sweep_handlers(ctx);
 }

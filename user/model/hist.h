@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Histograms of the one scheme in sonde/hist.h. Counts add, so merging windows, CPUs and hosts is
- * exact; a quantile is within 0.4 % of the true sample quantile. Percentiles are computed from merged
- * counts, never averaged.
+ * exact; a quantile is within 0.4 % of the true sample quantile. Percentiles are computed from
+ * merged counts, never averaged.
  */
 #ifndef SONDE_MODEL_HIST_H
 #define SONDE_MODEL_HIST_H
@@ -20,7 +20,7 @@ struct sonde_hist_desc {
 
 struct sonde_hist {
 	uint64_t count;
-	double sum;   /* of the values as recorded where known, else of bucket middles */
+	double sum;	   /* of the values as recorded where known, else of bucket middles */
 	uint64_t min, max; /* exact where values were added one by one; min > max: empty.
 			    * Their buckets are the outermost that hold something */
 	uint64_t *buckets; /* SONDE_HIST_BUCKETS, heap                    */
@@ -32,8 +32,8 @@ void sonde_hist_fini(struct sonde_hist *h);
 void sonde_hist_reset(struct sonde_hist *h);
 void sonde_hist_add(struct sonde_hist *h, uint64_t value);
 /*
- * A client that asks every @interval and waited @value did not ask meanwhile: add what it would have
- * waited as well, value - interval, value - 2 interval, ... down to the interval (coordinated
+ * A client that asks every @interval and waited @value did not ask meanwhile: add what it would
+ * have waited as well, value - interval, value - 2 interval, ... down to the interval (coordinated
  * omission). @interval 0: only @value.
  */
 void sonde_hist_add_omitted(struct sonde_hist *h, uint64_t value, uint64_t interval);
@@ -50,6 +50,10 @@ double sonde_hist_mean(const struct sonde_hist *h);
 /* Lowest and highest value of bucket @index (inclusive). */
 uint64_t sonde_hist_low(uint32_t index);
 uint64_t sonde_hist_high(uint32_t index);
+
+/* Latency by form of query, made of the spans that pass by a recording, kept or not. The
+ * label is the fingerprint's id as "0x" and 16 digits, or "other". */
+#define SONDE_FORM_HIST "query.form"
 
 /* A histogram on its way through the model: the values of [from_ns, to_ns), borrowed. */
 struct sonde_histrow {

@@ -38,13 +38,19 @@ uint64_t sonde_reader_end_ns(const struct sonde_reader *r);
 /* Turns UTC into the monotonic times that visitors are given, and back. */
 const struct sonde_clockpair *sonde_reader_clock(const struct sonde_reader *r);
 
+/* A fingerprint's text into @buf; "" if there is none. Returns @buf. */
+const char *sonde_reader_fingerprint(const struct sonde_reader *r, uint64_t id, char *buf,
+				     size_t size);
+
 struct sonde_reader_filter {
 	uint64_t since_ns, until_ns; /* UTC ns, [since, until); 0: no bound. Of histograms, the UTC
 				      * minutes that overlap; of spans, those that ended inside; of
 				      * notes also earlier ones that weaken figures */
 	uint32_t slowest; /* only the N longest spans, longest first; 0: all                   */
-	bool rebase; /* counters count from since, not from attach (drops always do); the bounds
-		      * move outwards to ticks, and the first tick carries counters of 0 */
+	const char *hist_name; /* only histograms of this name; NULL: all                       */
+	bool hist_sums; /* count, sum, min and max of histograms only: their buckets stay empty */
+	bool rebase;	/* counters count from since, not from attach (drops always do); the bounds
+			 * move outwards to ticks, and the first tick carries counters of 0 */
 };
 
 /*

@@ -30,7 +30,7 @@ struct sonde_reader {
 	struct sonde_clockpair clock;
 	bool complete;
 	uint64_t start_ns, end_ns;
-	uint64_t active_ns; /* UTC; when the first interval began, 0: not known */
+	uint64_t active_ns;		 /* UTC; when the first interval began, 0: not known */
 	struct sonde_reader_name *names; /* sorted by id, as is series */
 	size_t n_names, cap_names;
 	struct sonde_reader_series *series;
@@ -58,7 +58,8 @@ struct sonde_replay {
 	 * outside. Rebased, since and before are ticks themselves. */
 	int64_t after, before;
 	int64_t slowest; /* -1: all                 */
-	bool rebase;
+	bool rebase, hist_sums;
+	const char *hist_name;
 	sqlite3_stmt *buckets, *frames;
 	struct sonde_hist hist;
 };

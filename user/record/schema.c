@@ -44,6 +44,8 @@ static const struct enum_row fixed_rows[] = {
 	{"flag", SONDE_SPAN_F_PIPELINED, "pipelined", "arrived while another was answered"},
 	{"flag", SONDE_SPAN_F_NO_TEXT, "no_text", "request bytes could not be read"},
 	{"flag", SONDE_SPAN_F_HEAP, "heap", "the allocator's own counters are known"},
+	{"flag", SONDE_SPAN_F_BY_HANDLER, "by_handler",
+	 "told by the daemon's handler, not decoded from the socket"},
 #define LENS(id, sym, name) {"lens", id, name, ""},
 	SONDE_LENS_IDS(LENS)
 #undef LENS

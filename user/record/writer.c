@@ -272,8 +272,10 @@ static int hook_tick(void *ctx, uint64_t ts_ns)
 	int64_t utc = sonde_writer_utc(w, ts_ns);
 	int err = check_file(w);
 
+	err = err ? err : sonde_writer_forms_flush(w, ts_ns, false);
 	if (err)
 		return err;
+	w->tick_mono_ns = ts_ns;
 	sqlite3_bind_int64(w->st[SONDE_ST_TICK], 1, utc);
 	sqlite3_bind_int64(w->st[SONDE_ST_TICK], 2, (int64_t)w->stats.spans_seen);
 	sqlite3_bind_int64(w->st[SONDE_ST_TICK], 3, (int64_t)w->stats.spans_stored);
@@ -291,6 +293,8 @@ static int hook_end(void *ctx, const struct sonde_meta *meta)
 	struct sonde_writer *w = ctx;
 	int err = check_file(w);
 
+	if (!err)
+		err = sonde_writer_forms_flush(w, w->tick_mono_ns, true);
 	if (!err)
 		err = put_all_meta(w, meta);
 	if (!err)
@@ -347,6 +351,7 @@ static void free_writer(struct sonde_writer *w)
 	sonde_intern_fini(&w->series);
 	sonde_intern_fini(&w->frames);
 	sonde_idset_fini(&w->fingerprints);
+	sonde_writer_forms_fini(w);
 	free(w->slow);
 	free(w->path);
 	free(w);

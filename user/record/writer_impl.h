@@ -64,6 +64,14 @@ struct sonde_slow {
 	int64_t id;
 };
 
+/* What was seen of a form since it was last put down. */
+struct sonde_form_hist {
+	uint64_t id;
+	uint32_t target;
+	bool other;
+	struct sonde_hist hist;
+};
+
 struct sonde_writer {
 	char *path;
 	int fd; /* holds the lock on the file; see writer_file.c */
@@ -77,6 +85,7 @@ struct sonde_writer {
 	bool in_txn, ended, clock_given;
 	int failed; /* -errno of the first failure; nothing is written after it            */
 	uint64_t last_tick_ns; /* UTC, committed; 0: none yet */
+	uint64_t tick_mono_ns;
 	struct sonde_writer_stats stats;
 	struct sonde_intern names, series, frames;
 	struct sonde_idset fingerprints;
@@ -88,6 +97,9 @@ struct sonde_writer {
 	struct sonde_slow *slow;
 	size_t n_slow;
 	uint64_t slow_hour;
+	struct sonde_form_hist *forms;
+	size_t n_forms, cap_forms;
+	uint64_t forms_from_ns; /* monotonic: what they hold begins here; 0: nothing yet */
 };
 
 static inline int64_t sonde_writer_utc(const struct sonde_writer *w, uint64_t mono_ns)
@@ -122,5 +134,12 @@ int sonde_writer_drop(void *ctx, const struct sonde_drops *d);
 int sonde_writer_stack(void *ctx, const struct sonde_stack *s);
 int sonde_writer_stack_count(void *ctx, const struct sonde_stack_count *c);
 int sonde_writer_span(void *ctx, const struct sonde_span *s);
+/* The row of a span's fingerprint, once. */
+int sonde_writer_fingerprint(struct sonde_writer *w, const struct sonde_span *s);
+
+/* writer_forms.c: count a span; put down what waits, if it is time or the end. 0 or -errno. */
+int sonde_writer_form_add(struct sonde_writer *w, const struct sonde_span *s);
+int sonde_writer_forms_flush(struct sonde_writer *w, uint64_t ts_ns, bool end);
+void sonde_writer_forms_fini(struct sonde_writer *w);
 
 #endif

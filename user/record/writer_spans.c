@@ -51,7 +51,7 @@ static void bind_if(sqlite3_stmt *st, int at, bool known, uint64_t v)
 		sqlite3_bind_null(st, at);
 }
 
-static int put_fingerprint(struct sonde_writer *w, const struct sonde_span *s)
+int sonde_writer_fingerprint(struct sonde_writer *w, const struct sonde_span *s)
 {
 	int new;
 
@@ -79,7 +79,7 @@ static int bind_names(struct sonde_writer *w, sqlite3_stmt *st, const struct son
 			return err;
 		bind_if(st, at[i], id != 0, (uint64_t)id);
 	}
-	return put_fingerprint(w, s);
+	return sonde_writer_fingerprint(w, s);
 }
 
 static void bind_numbers(struct sonde_writer *w, sqlite3_stmt *st, const struct sonde_span *s)
@@ -273,6 +273,9 @@ int sonde_writer_span(void *ctx, const struct sonde_span *s)
 	if (err)
 		return err;
 	w->stats.spans_seen++;
+	err = sonde_writer_form_add(w, s);
+	if (err)
+		return err;
 	if (w->spans_full || w->opts.spans.mode == SONDE_SPANS_NONE)
 		return 0;
 	return w->opts.spans.mode == SONDE_SPANS_SLOWEST ? put_if_slow(w, s) : put_span(w, s);

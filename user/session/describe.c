@@ -5,17 +5,45 @@
  * allocators. Of the target's environment only allocator variables are kept.
  */
 #include <inttypes.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
+#include "core/file.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "core/num.h"
 #include "core/str.h"
 #include "model/stacks.h"
 #include "session/internal.h"
 #include "sonde/fault.h"
 #include "target/allocator.h"
 #include "target/daemon.h"
+#include "target/files.h"
 #include "target/proc.h"
+
+/* "Intel(R) Xeon(R) Gold 6230 CPU @ 2.10GHz"; on other machines than x86 it is not said so. */
+static int describe_hardware(struct session *s)
+{
+	static const char key[] = "model name";
+	sonde_autofree char *text = NULL;
+	char memory[32], *line, *colon, *end;
+	struct sysinfo info;
+	int err = 0;
+
+	if (!sysinfo(&info))
+		err = sonde_meta_set(&s->meta, "host.memory", "%s",
+				     sonde_fmt_bytes(memory, sizeof(memory),
+						     (double)info.totalram * info.mem_unit));
+	if (err || sonde_read_file("/proc/cpuinfo", &text, NULL))
+		return err;
+	line = strstr(text, key);
+	colon = line ? strstr(line, ": ") : NULL;
+	end = colon ? strchr(colon, '\n') : NULL;
+	if (!end)
+		return 0;
+	*end = '\0';
+	return sonde_meta_set(&s->meta, "host.cpu_model", "%s", colon + 2);
+}
 
 static int describe_host(struct session *s)
 {
@@ -30,6 +58,7 @@ static int describe_host(struct session *s)
 	err = err ? err : sonde_meta_set(&s->meta, "kernel.release", "%s", u.release);
 	err = err ? err
 		  : sonde_meta_set(&s->meta, "host.cpus", "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+	err = err ? err : describe_hardware(s);
 	return err ? err : sonde_meta_set_clock(&s->meta, &s->clock);
 }
 
@@ -97,6 +126,32 @@ static int describe_age(struct session *s, size_t i)
 	return err ? err : set_target(s, i, "start_mono_ns", start);
 }
 
+/* Configuration and index, so that two servers can be told alike. */
+static int describe_files(struct session *s, size_t i)
+{
+	const struct sonde_target *t = &s->targets.t[i];
+	struct sonde_target_files f;
+	char text[48];
+	int err = sonde_target_files_read(t->pid, t->daemon, &f);
+
+	if (err)
+		return err;
+	if (f.config.len) {
+		snprintf(text, sizeof(text), "%016" PRIx64, f.config_hash);
+		err = set_target(s, i, "config", f.config.s);
+		err = err ? err : set_target(s, i, "config_hash", text);
+	}
+	if (!err && f.index_files) {
+		err = set_target(
+			s, i, "index",
+			SONDE_PLAIN(sonde_fmt_bytes(text, sizeof(text), (double)f.index_bytes)));
+		snprintf(text, sizeof(text), "%016" PRIx64, f.index_hash);
+		err = err ? err : set_target(s, i, "index_hash", text);
+	}
+	sonde_target_files_fini(&f);
+	return err;
+}
+
 int session_describe_target(struct session *s, size_t i)
 {
 	const struct sonde_target *t = &s->targets.t[i];
@@ -112,6 +167,7 @@ int session_describe_target(struct session *s, size_t i)
 	err = err ? err : set_target(s, i, "daemon", t->daemon ? t->daemon->name : "");
 	err = err ? err : set_target(s, i, "allocator", t->allocator ? t->allocator->name : "");
 	err = err ? err : set_target(s, i, "allocator_version", t->allocator_version);
+	err = err ? err : describe_files(s, i);
 	err = err ? err : describe_thp(s, i);
 	return err ? err : describe_env(s, i, t->pid);
 }

@@ -13,6 +13,7 @@
 #include "core/mem.h"
 #include "lens/alloc_threads.h"
 #include "lens/query.h"
+#include "lens/query_source.h"
 #include "session/internal.h"
 
 #define BASELINE_MIN_NS	 (100 * SONDE_NS_PER_MS)
@@ -213,11 +214,13 @@ int session_prepare(struct session *s)
 		.anatomy = s->enabled[SONDE_LENS_QUERY] &&
 			   sonde_query_has_anatomy(&s->opts->lens),
 		.slower_than_ns = s->opts->lens.slower_than_ns,
+		.query_source = (uint32_t)s->opts->lens.query_source,
 	};
 	int err;
 
 	s->generation++;
 	err = session_make_plan(s);
+	cfg.handlers = !err && sonde_query_has_handlers(&s->plan);
 	if (!err && s->generation == 1)
 		err = sonde_calibrate(&s->plan, &s->calibration);
 	err = err ? err : sonde_engine_new(&s->engine, &cfg, s->opts->ring_bytes);

@@ -206,6 +206,36 @@ static void print_slow(FILE *out, const struct sonde_span *s, const struct sonde
 	fputc('\n', out);
 }
 
+/* The larger parts, most first: what is left is less than each of them. */
+#define PARTS_SHOWN 5
+
+static void print_anatomy(FILE *out, const struct sonde_span *s)
+{
+	uint64_t left = sonde_span_duration_ns(s), total = left, most;
+	bool shown[SONDE_PART__MAX] = {0};
+	int best;
+
+	if (!s->has_parts || !total)
+		return;
+	fputs("             ", out);
+	for (int n = 0; n < PARTS_SHOWN; n++) {
+		best = -1;
+		most = total / 100;
+		for (int i = 0; i < SONDE_PART__MAX; i++) {
+			if (shown[i] || s->part_ns[i] <= most)
+				continue;
+			most = s->part_ns[i];
+			best = i;
+		}
+		if (best < 0)
+			break;
+		shown[best] = true;
+		left -= most < left ? most : left;
+		fprintf(out, "%s%s %s", n ? ", " : "", sonde_part_name((unsigned)best), NS(most));
+	}
+	fprintf(out, ", rest %s\n", NS(left));
+}
+
 void sonde_query_print_slowest(FILE *out, struct sonde_query_table *t,
 			       const struct sonde_clockpair *clock)
 {
@@ -213,6 +243,8 @@ void sonde_query_print_slowest(FILE *out, struct sonde_query_table *t,
 		return;
 	qsort(t->slow, t->n_slow, sizeof(*t->slow), by_duration);
 	fprintf(out, "Slowest queries (arrival in UTC)\n");
-	for (size_t i = 0; i < t->n_slow; i++)
+	for (size_t i = 0; i < t->n_slow; i++) {
 		print_slow(out, &t->slow[i].span, clock);
+		print_anatomy(out, &t->slow[i].span);
+	}
 }

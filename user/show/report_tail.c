@@ -56,15 +56,18 @@ static struct sonde_query_parts ranks(const struct sonde_query_table *t, uint64_
 	return sum;
 }
 
-static void print_signed(FILE *out, double ns)
+static const char *fmt_signed(char *buf, size_t size, double ns)
 {
-	fprintf(out, "%s%s", ns < 0 ? "-" : "+", NS(ns < 0 ? -ns : ns));
+	buf[0] = ns < 0 ? '-' : '+';
+	sonde_fmt_ns(buf + 1, size - 1, ns < 0 ? -ns : ns);
+	return buf;
 }
+
+#define SIGNED(v) fmt_signed((char[40]){0}, 40, (double)(v))
 
 static void print_difference(FILE *out, const char *what, double slow, double middle)
 {
-	fprintf(out, "  %s ", what);
-	print_signed(out, slow - middle);
+	fprintf(out, "  %s %s", what, SIGNED(slow - middle));
 }
 
 /* Phases only: no anatomy was recorded. Fault time lies inside them. */
@@ -118,9 +121,7 @@ static void print_short(FILE *out, const struct row *rows, double difference)
 		print_difference(out, sonde_part_name(rows[i].part), rows[i].slow, rows[i].mid);
 		rest -= rows[i].more;
 	}
-	fputs("  rest ", out);
-	print_signed(out, rest);
-	fputc('\n', out);
+	fprintf(out, "  rest %s\n", SIGNED(rest));
 }
 
 static void print_row(FILE *out, const char *name, const char *help, double slow, double mid,
@@ -129,8 +130,7 @@ static void print_row(FILE *out, const char *name, const char *help, double slow
 	double more = slow - mid;
 
 	fprintf(out, "  %-15s %10s %10s ", name, NS(slow), NS(mid));
-	fprintf(out, "%c%10s %6.1f %%  %s\n", more < 0 ? '-' : '+', NS(more < 0 ? -more : more),
-		100 * more / difference, help);
+	fprintf(out, "%11s %6.1f %%  %s\n", SIGNED(more), 100 * more / difference, help);
 }
 
 static void print_rows(FILE *out, const struct row *rows, double difference)
@@ -203,10 +203,10 @@ void sonde_query_print_tail(FILE *out, const struct sonde_query_table *t, double
 	slow = ranks(t, n - n_slow, n, &slow_from);
 	mid = ranks(t, (uint64_t)((double)n * MIDDLE_FROM), (uint64_t)((double)n * MIDDLE_TO),
 		    &mid_from);
-	fprintf(out, "Slowest %.3g %% (%s, from %s on) against the middle (%s around the median): ",
-		100 * share, N(slow.count), NS(slow_from), N(mid.count));
-	print_signed(out, slow.duration / (double)slow.count - mid.duration / (double)mid.count);
-	fputc('\n', out);
+	fprintf(out,
+		"Slowest %.3g %% (%s, from %s on) against the middle (%s around the median): %s\n",
+		100 * share, N(slow.count), NS(slow_from), N(mid.count),
+		SIGNED(slow.duration / (double)slow.count - mid.duration / (double)mid.count));
 	if (slow.divided && mid.divided)
 		print_parts(out, &slow, &mid, full);
 	else if (!t->no_wait)

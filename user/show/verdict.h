@@ -10,6 +10,8 @@
 
 #include "judge/compare.h"
 #include "judge/trial.h"
+#include "judge/trial_audit.h"
+#include "judge/trial_why.h"
 
 /* What the servers of a pair do not have in common, treated (A) and reference (B). */
 struct sonde_verdict_pair {
@@ -28,7 +30,14 @@ struct sonde_verdict_doc {
 	size_t n_pairs;
 	uint64_t warmup_ns; /* left out after the change */
 	bool settled;
-	const char *next; /* the command to type next, or NULL */
+	const struct sonde_audit *audit; /* or NULL */
+	const struct sonde_why *why;	 /* NULL: was not asked */
+	const char *no_forms;		 /* why nothing is told by form of queries; "": it is */
+	uint32_t hosts;			 /* 0: not asked */
+	uint64_t ram_per_host;
+	bool all;    /* every row, also those that say nothing */
+	char **next; /* what to do next */
+	size_t n_next, cap_next;
 };
 
 /* 0, or -errno not logged where @out could not be written. */

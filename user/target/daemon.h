@@ -27,6 +27,8 @@ const struct sonde_daemon *sonde_daemon_match(const char *exe_path);
 enum sonde_handler_role {
 	SONDE_HANDLER_EXECUTE = 1, /* a statement begins                                            */
 	SONDE_HANDLER_LOG = 2,	   /* a search ended; its arguments hold the daemon's own figures    */
+	SONDE_HANDLER_COMMAND = 3, /* a request that is no statement begins                          */
+	SONDE_HANDLER_YIELD = 4,   /* a coroutine is left here, and gone on with at the return       */
 };
 
 /* Where a field is: in memory at the argument register (0 = rdi, 1 = rsi, 2 = rdx, 3 = rcx) plus offset,
@@ -34,6 +36,14 @@ enum sonde_handler_role {
 struct sonde_handler_field {
 	int arg, offset;
 	bool deref; /* the word at arg + offset is a pointer to the text */
+	bool is_value; /* the register itself is it */
+	bool is_constant; /* @offset is it, whatever the call's arguments are */
+};
+
+/* Where a query that a handler begins is over. */
+enum sonde_handler_end {
+	SONDE_HANDLER_END_SOCKET = 0, /* with the last thing sent before the next request is read    */
+	SONDE_HANDLER_END_RETURN = 1, /* where the call returns: a probe on each of its `ret`        */
 };
 
 struct sonde_handler {
@@ -41,7 +51,13 @@ struct sonde_handler {
 	char *symbol;	 /* mangled, for messages; also how to find it when the build-id differs     */
 	uint64_t offset; /* file offset of the function's entry                                      */
 	struct sonde_site site;
-	struct sonde_handler_field text, index; /* bytes up to a NUL */
+	uint64_t size;	 /* of the function, 0 unknown                                               */
+	uint8_t proto;	 /* enum sonde_proto: how text and command are to be read                    */
+	enum sonde_handler_end end;
+	struct sonde_handler_field text, index; /* bytes up to a NUL, or as many as length says */
+	struct sonde_handler_field length;	/* uint32_t, bytes of text */
+	struct sonde_handler_field command, version; /* uint32_t, the protocol's number */
+	struct sonde_handler_field socket;	/* int, descriptor of the connection */
 	struct sonde_handler_field wall_ms;	/* int, ms */
 	struct sonde_handler_field wall_us;	/* int64_t, us, of builds that keep it so */
 	struct sonde_handler_field found;	/* int64_t, documents */
@@ -61,6 +77,10 @@ struct sonde_recipe {
  */
 int sonde_recipe_find(const char *dir, const char *build_id, struct sonde_elf *elf,
 		      struct sonde_recipe *out);
+/* The same from one file that the user named. Nothing in it that fits is an error, logged with what was
+ * looked for; @exe is for that message, NULL: none. */
+int sonde_recipe_load(const char *file, const char *exe, const char *build_id,
+		      struct sonde_elf *elf, struct sonde_recipe *out);
 void sonde_recipe_fini(struct sonde_recipe *r);
 
 #endif

@@ -230,7 +230,11 @@ static void follow_sp(const ZydisDecodedInstruction *in, const ZydisDecodedOpera
 		out->sp_known = false;
 }
 
-/* The steps of a jump through a table of a position-independent program, and its plain forms. */
+/*
+ * The steps of a jump through a table of a position-independent program, and its plain forms. A
+ * table at a fixed place is a switch's; one whose place is in a register may be the program's own, of
+ * functions, as compilers keep offsets in the tables of position-independent switches.
+ */
 static void note_table(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops,
 		       struct sonde_insn *out)
 {
@@ -248,7 +252,8 @@ static void note_table(const ZydisDecodedInstruction *in, const ZydisDecodedOper
 	out->table_certain =
 		out->table == SONDE_TABLE_JUMP &&
 		(has_prefix(in, 0x3e) ||
-		 (!to_reg && ops[0].mem.index != ZYDIS_REGISTER_NONE && ops[0].mem.scale == 8));
+		 (!to_reg && ops[0].mem.base == ZYDIS_REGISTER_NONE &&
+		  ops[0].mem.index != ZYDIS_REGISTER_NONE && ops[0].mem.scale == 8));
 }
 
 static void format(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops, char *text,

@@ -28,7 +28,7 @@ enum sonde_flow {
 
 /*
  * For telling a switch from a tail call: `movsxd reg, [base + index*4]`, `add reg, base`, `jmp reg`
- * in this order are a switch; so is a jump through an indexed table or one marked notrack.
+ * in this order are a switch; so is a jump through an indexed table at a fixed place or one marked notrack.
  */
 enum sonde_table_step {
 	SONDE_TABLE_NONE = 0,

@@ -13,7 +13,7 @@
 #include "core/num.h"
 #include "target/recipe.h"
 
-#define MAX_HANDLERS 16
+#define MAX_HANDLERS SONDE_RECIPE_HANDLERS
 #define BLANK	     " \t\r"
 
 struct parser {
@@ -41,44 +41,6 @@ static int set_string(char **to, const char *value)
 		return -ENOMEM;
 	free(*to);
 	*to = copy;
-	return 0;
-}
-
-static const struct {
-	const char *name;
-	int arg;
-} registers[] = {{"rdi", 0}, {"rsi", 1}, {"rdx", 2}, {"rcx", 3}};
-
-/* REG, REG+OFFSET, and either in "*(...)": 0 or -EINVAL. */
-static int parse_field(const char *text, struct sonde_handler_field *out)
-{
-	struct sonde_handler_field field = {.arg = -1};
-	char word[64], *end = word + strlen(text), *p = word;
-	uint64_t offset = 0;
-
-	if (strlen(text) >= sizeof(word))
-		return -EINVAL;
-	memcpy(word, text, strlen(text) + 1);
-	if (*p == '*') {
-		field.deref = true;
-		p++;
-	}
-	if (*p == '(') {
-		if (!field.deref || end[-1] != ')')
-			return -EINVAL;
-		*--end = '\0';
-		p++;
-	}
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(registers); i++)
-		if (!strncmp(p, registers[i].name, 3))
-			field.arg = registers[i].arg;
-	if (field.arg < 0 || (p[3] && p[3] != '+'))
-		return -EINVAL;
-	/* Structures are small: a greater offset is a slip of the pen. */
-	if (p[3] == '+' && (sonde_parse_u64(p + 4, &offset) || offset > 1 << 20))
-		return -EINVAL;
-	field.offset = (int)offset;
-	*out = field;
 	return 0;
 }
 
@@ -115,25 +77,40 @@ static int on_build_id(struct parser *p, char *value)
 	return set_string(&r->build_id, value);
 }
 
+/* Nothing is said of a handler yet. */
+static struct sonde_handler unsaid(void)
+{
+	static const struct sonde_handler_field none = {.arg = -1, .offset = -1};
+
+	return (struct sonde_handler){
+		.text = none,
+		.index = none,
+		.length = none,
+		.command = none,
+		.version = none,
+		.socket = none,
+		.wall_ms = none,
+		.wall_us = none,
+		.found = none,
+	};
+}
+
 static int on_handler(struct parser *p, char *value)
 {
-	static const struct {
-		const char *name;
-		enum sonde_handler_role role;
-	} roles[] = {{"execute", SONDE_HANDLER_EXECUTE}, {"log", SONDE_HANDLER_LOG}};
-	static const struct sonde_handler_field unsaid = {.arg = -1, .offset = -1};
-	struct sonde_handler h = {.text = unsaid,
-				  .index = unsaid,
-				  .wall_ms = unsaid,
-				  .wall_us = unsaid,
-				  .found = unsaid};
+	static const char *const roles[] = {
+		[SONDE_HANDLER_EXECUTE] = "execute",
+		[SONDE_HANDLER_LOG] = "log",
+		[SONDE_HANDLER_COMMAND] = "command",
+		[SONDE_HANDLER_YIELD] = "yield",
+	};
 	struct sonde_recipe_text *r = current(p);
+	struct sonde_handler h = unsaid();
 
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(roles); i++)
-		if (!strcmp(roles[i].name, value))
-			h.role = roles[i].role;
+	for (unsigned i = 1; i < SONDE_ARRAY_SIZE(roles); i++)
+		if (!strcmp(roles[i], value))
+			h.role = i;
 	if (!h.role)
-		return bad(p, "a handler is 'execute' or 'log', not", value);
+		return bad(p, "a handler is 'execute', 'command', 'log' or 'yield', not", value);
 	if (!r)
 		return bad(p, "before any title stands handler", value);
 	if (r->n == MAX_HANDLERS)
@@ -144,6 +121,48 @@ static int on_handler(struct parser *p, char *value)
 		return -ENOMEM;
 	r->handlers[r->n++] = h;
 	return 0;
+}
+
+static int on_protocol(struct parser *p, char *value)
+{
+	static const struct {
+		const char *name;
+		enum sonde_proto proto;
+	} protos[] = {{"mysql", SONDE_PROTO_MYSQL},
+		      {"sphinxapi", SONDE_PROTO_SPHINXAPI},
+		      {"http", SONDE_PROTO_HTTP},
+		      {"text", SONDE_PROTO_UNKNOWN}};
+	struct sonde_handler *h = last_handler(p);
+
+	if (!h)
+		return bad(p, "before any handler stands protocol", value);
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(protos); i++)
+		if (!strcmp(protos[i].name, value)) {
+			h->proto = protos[i].proto;
+			return 0;
+		}
+	return bad(p, "a protocol is 'mysql', 'sphinxapi', 'http' or 'text', not", value);
+}
+
+static int on_end(struct parser *p, char *value)
+{
+	struct sonde_handler *h = last_handler(p);
+
+	if (!h)
+		return bad(p, "before any handler stands end", value);
+	if (!strcmp(value, "socket"))
+		h->end = SONDE_HANDLER_END_SOCKET;
+	else if (!strcmp(value, "return"))
+		h->end = SONDE_HANDLER_END_RETURN;
+	else
+		return bad(p, "a query ends by 'socket' or 'return', not by", value);
+	return 0;
+}
+
+/* How scripts/recipe-row finds the function in a build without symbols: nothing at run time. */
+static int on_find(struct parser *p, char *value)
+{
+	return last_handler(p) ? 0 : bad(p, "before any handler stands find", value);
 }
 
 static int on_symbol(struct parser *p, char *value)
@@ -172,6 +191,10 @@ static const struct {
 	size_t field; /* offset in struct sonde_handler */
 } fields[] = {
 	{"text", offsetof(struct sonde_handler, text)},
+	{"length", offsetof(struct sonde_handler, length)},
+	{"command", offsetof(struct sonde_handler, command)},
+	{"version", offsetof(struct sonde_handler, version)},
+	{"socket", offsetof(struct sonde_handler, socket)},
 	{"index", offsetof(struct sonde_handler, index)},
 	{"wall_ms", offsetof(struct sonde_handler, wall_ms)},
 	{"wall_us", offsetof(struct sonde_handler, wall_us)},
@@ -184,9 +207,8 @@ static int on_field(struct parser *p, size_t which, char *value)
 
 	if (!h)
 		return bad(p, "before any handler stands field", value);
-	if (parse_field(value, (void *)((char *)h + fields[which].field)))
-		return bad(p, "a field is a register and an offset like rsi+8 or *(rdi+0), not",
-			   value);
+	if (sonde_recipe_field(value, (void *)((char *)h + fields[which].field)))
+		return bad(p, "a field is like rsi+8, *(rdi+0) or =rdx, or a number, not", value);
 	return 0;
 }
 
@@ -197,7 +219,8 @@ static int parse_line(struct parser *p, char *line)
 		int (*on)(struct parser *p, char *value);
 	} keys[] = {
 		{"title", on_title},   {"build-id", on_build_id}, {"handler", on_handler},
-		{"symbol", on_symbol}, {"offset", on_offset},
+		{"symbol", on_symbol}, {"offset", on_offset},	  {"protocol", on_protocol},
+		{"end", on_end},       {"find", on_find},
 	};
 	char *key = line + strspn(line, BLANK), *value, *end;
 

@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "core/str.h"
 #include "target/elf.h"
 #include "target/recipe.h"
 
@@ -49,12 +50,14 @@ static void default_dir(char *dir, size_t size)
 /* Argument registers that the program reads at the handler: those its fields start from. */
 static unsigned args_of(const struct sonde_handler *h)
 {
-	const struct sonde_handler_field *fields[] = {&h->text, &h->index, &h->wall_ms, &h->wall_us,
-						      &h->found};
+	const struct sonde_handler_field *fields[] = {
+		&h->text,   &h->index,	 &h->length,  &h->command, &h->version,
+		&h->socket, &h->wall_ms, &h->wall_us, &h->found,
+	};
 	unsigned mask = 0;
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(fields); i++)
-		if (fields[i]->offset >= 0)
+		if (fields[i]->offset >= 0 && !fields[i]->is_constant)
 			mask |= 1u << fields[i]->arg;
 	return mask;
 }
@@ -96,7 +99,7 @@ static int find_symbol(struct sonde_elf *elf, const char *name, struct sonde_sym
 
 /* Where the handler is in this file, from its offset or its symbol. */
 static int locate(const struct sonde_handler *h, struct sonde_elf *elf, uint64_t *offset,
-		  uint64_t *size)
+		  uint64_t *size, const char **name)
 {
 	struct sonde_sym sym;
 	uint64_t start;
@@ -111,6 +114,7 @@ static int locate(const struct sonde_handler *h, struct sonde_elf *elf, uint64_t
 		return -ENOENT;
 	*offset = sym.offset;
 	*size = sym.size;
+	*name = sym.name;
 	return 0;
 }
 
@@ -118,8 +122,9 @@ static int resolve_handler(const char *file, const struct sonde_handler *h, stru
 			   struct sonde_recipe *out)
 {
 	struct sonde_handler copy = *h;
+	const char *name = h->symbol;
 	uint64_t size;
-	int err = locate(h, elf, &copy.offset, &size);
+	int err = locate(h, elf, &copy.offset, &size, &name);
 
 	if (err == -ENOENT)
 		return 0;
@@ -133,8 +138,9 @@ static int resolve_handler(const char *file, const struct sonde_handler *h, stru
 	if (err)
 		return sonde_err(err, "%s: no probe can be put at offset 0x%llx: %s", file,
 				 (unsigned long long)copy.offset, strerror(-err));
-	copy.symbol = h->symbol ? strdup(h->symbol) : NULL;
-	if (h->symbol && !copy.symbol)
+	copy.size = size;
+	copy.symbol = name ? strdup(name) : NULL;
+	if (name && !copy.symbol)
 		return -ENOMEM;
 	out->handlers[out->n++] = copy;
 	return 0;
@@ -162,7 +168,22 @@ static int resolve(const char *file, const struct sonde_recipe_text *text, struc
 	return err;
 }
 
-/* One pass over a file: @build_id NULL for the pass by symbols. */
+/* The first of @list that fits: @build_id NULL for the pass by symbols. */
+static int resolve_first(const char *file, const struct sonde_recipe_list *list,
+			 const char *build_id, struct sonde_elf *elf, struct sonde_recipe *out)
+{
+	int err = -ENOENT;
+
+	for (size_t i = 0; i < list->n && err == -ENOENT; i++) {
+		const char *id = list->r[i].build_id;
+
+		if (build_id ? id && !strcmp(id, build_id) : !id)
+			err = resolve(file, &list->r[i], elf, out);
+	}
+	return err;
+}
+
+/* One pass over a file. */
 static int try_file(const char *file, const char *build_id, struct sonde_elf *elf,
 		    struct sonde_recipe *out)
 {
@@ -175,13 +196,7 @@ static int try_file(const char *file, const char *build_id, struct sonde_elf *el
 	err = sonde_recipe_parse(file, text, &list);
 	if (err)
 		return err;
-	err = -ENOENT;
-	for (size_t i = 0; i < list.n && err == -ENOENT; i++) {
-		const char *id = list.r[i].build_id;
-
-		if (build_id ? id && !strcmp(id, build_id) : !id)
-			err = resolve(file, &list.r[i], elf, out);
-	}
+	err = resolve_first(file, &list, build_id, elf, out);
 	sonde_recipe_list_fini(&list);
 	return err;
 }
@@ -223,6 +238,48 @@ int sonde_recipe_find(const char *dir, const char *build_id, struct sonde_elf *e
 	for (int i = 0; i < n; i++)
 		free(names[i]);
 	free(names);
+	return err;
+}
+
+/* What was looked for, so that the user sees which name to correct. */
+static int refuse_user_file(const char *file, const char *exe, const char *build_id,
+			    const struct sonde_recipe_list *list)
+{
+	sonde_autostr struct sonde_str names = {0};
+
+	for (size_t i = 0; i < list->n; i++) {
+		if (list->r[i].build_id)
+			sonde_str_addf(&names, "%sbuild-id %s", names.len ? ", " : "",
+				       list->r[i].build_id);
+		for (size_t k = 0; k < list->r[i].n && !list->r[i].build_id; k++)
+			sonde_str_addf(&names, "%ssymbol %s", names.len ? ", " : "",
+				       list->r[i].handlers[k].symbol);
+	}
+	return sonde_err(
+		ENOENT,
+		"%s: nothing in it fits %s (build-id %s), which has none of: %s; nm -D and "
+		"nm list its functions, docs/recipes.md says how a recipe is made",
+		file, exe, build_id && *build_id ? build_id : "none", sonde_str_get(&names));
+}
+
+int sonde_recipe_load(const char *file, const char *exe, const char *build_id,
+		      struct sonde_elf *elf, struct sonde_recipe *out)
+{
+	struct sonde_recipe_list list;
+	sonde_autofree char *text = NULL;
+	int err = sonde_read_file(file, &text, NULL);
+
+	if (err)
+		return sonde_err(err, "--recipe: cannot read %s: %s", file, strerror(-err));
+	err = sonde_recipe_parse(file, text, &list);
+	if (err)
+		return err;
+	err = build_id && *build_id ? resolve_first(file, &list, build_id, elf, out) : -ENOENT;
+	if (err == -ENOENT)
+		err = resolve_first(file, &list, NULL, elf, out);
+	if (err == -ENOENT && exe)
+		err = refuse_user_file(file, exe, build_id, &list);
+	sonde_recipe_list_fini(&list);
 	return err;
 }
 

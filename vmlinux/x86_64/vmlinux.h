@@ -199,6 +199,10 @@ struct in6_addr {
 	} in6_u;
 };
 
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
 struct sock_common {
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
@@ -208,6 +212,7 @@ struct sock_common {
 	__be32 skc_rcv_saddr;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
 };
 
 struct sock {

@@ -108,7 +108,7 @@ static void test_dashes_forgotten(void **state)
 {
 	(void)state;
 	assert_int_equal(parse("sonde run -d 12s searchd --config x"), -EINVAL);
-	assert_true(args.seen && !(args.seen & (args.seen - 1))); /* one option only */
+	assert_true(args.seen && !(args.seen & (args.seen - 1)));
 	assert_int_equal(args.n_words, 1);
 	assert_int_equal(parse("sonde record -o f -d 1s prog -p 3"), -EINVAL);
 	assert_int_equal(args.n_words, 1);

@@ -327,7 +327,7 @@ static void test_commands(void **state)
 		assert_non_null(c->synopsis);
 		assert_non_null(c->run);
 		assert_true((c->valid & SONDE_O(HELP)) != 0);
-		assert_true(!((c->needs[0] | c->needs[1]) & ~c->valid));
+		assert_true(((c->needs[0] | c->needs[1]) & ~c->valid) == 0);
 		assert_true(c->min_words <= c->max_words);
 		assert_ptr_equal(sonde_command_find(c->name), c);
 		used |= c->valid;

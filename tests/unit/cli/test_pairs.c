@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What --pair and --margin take, and what they refuse. */
+/* What --pair, --margin and --look take, and what they refuse. */
 #include <errno.h>
 #include <math.h>
 
@@ -48,11 +48,28 @@ static void test_margins(void **state)
 	assert_true(fabs(m.margin - 0.025) < 1e-12);
 }
 
+static void test_looks(void **state)
+{
+	static const char *const bad[] = {"",	  "2",	   "/",		  "2/",	  "/4",
+					  "0/4",  "5/4",   "1/0",	  "a/4",  "2/4x",
+					  "-1/4", "1/101", "123456789/4", "1.5/4"};
+	struct sonde_look_text look = {.look = 7};
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(bad); i++)
+		assert_int_equal(sonde_look_split(bad[i], &look), -EINVAL);
+	assert_int_equal(look.look, 7);
+	assert_int_equal(sonde_look_split("2/4", &look), 0);
+	assert_true(look.look == 2 && look.looks == 4);
+	assert_int_equal(sonde_look_split("1/1", &look), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_margins),
+		cmocka_unit_test(test_looks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,10 +31,10 @@ static void seal(struct sonde_trial *t, size_t source)
 static void add_metrics(struct sonde_trial *t, size_t source)
 {
 	static const struct sonde_trial_metric metrics[] = {
-		{"mean", 0, SONDE_TRIAL_MEAN, 0, 0, true},
-		{"p50", 0, SONDE_TRIAL_QUANTILE, 0.5, 0, false},
-		{"p95", 0, SONDE_TRIAL_QUANTILE, 0.95, 0, true},
-		{"p99", 0, SONDE_TRIAL_QUANTILE, 0.99, 0, true},
+		{.name = "mean", .stat = SONDE_TRIAL_MEAN, .primary = true},
+		{.name = "p50", .stat = SONDE_TRIAL_QUANTILE, .q = 0.5},
+		{.name = "p95", .stat = SONDE_TRIAL_QUANTILE, .q = 0.95, .primary = true},
+		{.name = "p99", .stat = SONDE_TRIAL_QUANTILE, .q = 0.99, .primary = true},
 	};
 
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(metrics); i++) {

@@ -111,7 +111,7 @@ static int fill(struct sonde_trial *t, size_t server, const char *name)
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	assert_int_equal(sonde_reader_open(&r, path), 0);
-	err = sonde_trial_fill_from(t, server, r, NULL);
+	err = sonde_trial_fill_from(t, server, r, NULL, NULL);
 	sonde_reader_free(&r);
 	return err;
 }
@@ -172,6 +172,35 @@ static void test_windows(void **state)
 	assert_true(cell(&t, "query.latency", 1)->den[0] == 0 &&
 		    cell(&t, "query.latency", 1)->den[1] == 2 &&
 		    cell(&t, "query.latency", 1)->den[2] == 3);
+	sonde_trial_fini(&t);
+}
+
+static const struct sonde_trial_metric *find_metric(const struct sonde_trial *t, const char *name)
+{
+	for (size_t i = 0; i < t->n_metrics; i++)
+		if (!strcmp(t->metrics[i].name, name))
+			return &t->metrics[i];
+	return NULL;
+}
+
+/* A label is a metric of its own, told only where it differs, and divided by all queries, also
+ * those before it was met. */
+static void test_families(void **state)
+{
+	const struct sonde_trial_metric *m;
+	struct sonde_trial t;
+
+	(void)state;
+	begin(&t);
+	assert_int_equal(fill(&t, 0, "a.sonde"), 0);
+	assert_int_equal(sonde_trial_fill_end(&t), 0);
+	m = find_metric(&t, "faults pmd.minor per query");
+	assert_non_null(m);
+	assert_true(m->detail == SONDE_TRIAL_IF_DIFFERENT && !m->primary);
+	assert_true(cell(&t, "fault.count pmd.minor", 0)->num[1] == 30 &&
+		    cell(&t, "fault.count pmd.minor", 0)->den[1] == 30);
+	assert_non_null(find_metric(&t, "faults base.minor per query"));
+	assert_true(cell(&t, "fault.count base.minor", 0)->num[1] == 90);
 	sonde_trial_fini(&t);
 }
 
@@ -240,6 +269,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_families),
 		cmocka_unit_test(test_metrics),
 		cmocka_unit_test(test_order),
 	};

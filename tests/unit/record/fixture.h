@@ -280,6 +280,9 @@ static inline int fix_log_hist(void *ctx, const struct sonde_histrow *h)
 {
 	struct fix_log *l = ctx;
 
+	/* What the writer makes of the spans has tests of its own. */
+	if (!strcmp(h->desc->name, SONDE_FORM_HIST))
+		return 0;
 	sonde_hist_merge(&l->hist, h->hist);
 	l->n_hists++;
 	return 0;

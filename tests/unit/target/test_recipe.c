@@ -25,13 +25,40 @@ static const char good[] = "# a comment\n"
 			   "found rcx\n"
 			   "title Another\n"
 			   "handler execute\n"
-			   "symbol fx*\n";
+			   "symbol fx*\n"
+			   "title A third\n"
+			   "handler command\n"
+			   "symbol x\n"
+			   "find string anything at all\n"
+			   "protocol sphinxapi\n"
+			   "command 8\n"
+			   "version =esi\n"
+			   "length =rdx\n"
+			   "socket rdi+0x40\n"
+			   "end return\n"
+			   "handler yield\n"
+			   "symbol y\n";
 
 static void assert_field(struct sonde_handler_field f, int arg, int offset, bool deref)
 {
 	assert_int_equal(f.arg, arg);
 	assert_int_equal(f.offset, offset);
 	assert_int_equal(f.deref, deref);
+}
+
+static void of_command(const struct sonde_handler *h)
+{
+	assert_int_equal(h->role, SONDE_HANDLER_COMMAND);
+	assert_int_equal(h->proto, SONDE_PROTO_SPHINXAPI);
+	assert_int_equal(h->end, SONDE_HANDLER_END_RETURN);
+	assert_true(h->command.is_constant);
+	assert_int_equal(h->command.offset, 8);
+	assert_true(h->version.is_value);
+	assert_int_equal(h->version.arg, 1);
+	assert_true(h->length.is_value);
+	assert_int_equal(h->length.arg, 2);
+	assert_field(h->socket, 0, 0x40, false);
+	assert_int_equal(h->text.offset, -1);
 }
 
 static void of_text(void **state)
@@ -41,7 +68,7 @@ static void of_text(void **state)
 
 	(void)state;
 	assert_int_equal(sonde_recipe_parse("good", good, &list), 0);
-	assert_int_equal(list.n, 2);
+	assert_int_equal(list.n, 3);
 	assert_string_equal(list.r[0].title, "One daemon");
 	assert_string_equal(list.r[0].build_id, "0123456789abcdef");
 	assert_int_equal(list.r[0].n, 2);
@@ -59,6 +86,10 @@ static void of_text(void **state)
 	assert_field(h[1].wall_us, 2, 16, false);
 	assert_field(h[1].found, 3, 0, false);
 	assert_null(list.r[1].build_id);
+	assert_int_equal(list.r[1].handlers[0].proto, SONDE_PROTO_UNKNOWN);
+	assert_int_equal(list.r[1].handlers[0].end, SONDE_HANDLER_END_SOCKET);
+	of_command(&list.r[2].handlers[0]);
+	assert_int_equal(list.r[2].handlers[1].role, SONDE_HANDLER_YIELD);
 	sonde_recipe_list_fini(&list);
 }
 
@@ -86,6 +117,15 @@ static void junk(void **state)
 		"title x\nhandler log\nsymbol y\nfound *(rsi+8\n",
 		"title x\nhandler log\nsymbol y\nfound *\n",
 		"title x\nhandler log\nsymbol y\nfound rsi+99999999\n",
+		"title x\nhandler log\nsymbol y\ntext =rax\n",
+		"title x\nhandler log\nsymbol y\ntext =rdi+8\n",
+		"title x\nhandler log\nsymbol y\ncommand 3x\n",
+		"title x\nhandler log\nsymbol y\ncommand 99999999\n",
+		"title x\nhandler log\nsymbol y\nprotocol smtp\n",
+		"title x\nhandler log\nsymbol y\nend soon\n",
+		"title x\nend return\nhandler log\nsymbol y\n",
+		"title x\nprotocol mysql\nhandler log\nsymbol y\n",
+		"title x\nfind string y\nhandler log\nsymbol y\n",
 		"text rsi\n",
 		"symbol x\n",
 	};
@@ -201,17 +241,73 @@ static void shipped(void **state)
 		assert_int_equal(sonde_recipe_find("recipes", id, elf, &r), -ENOENT);
 	} else {
 		assert_int_equal(sonde_recipe_find("recipes", id, elf, &r), 0);
-		assert_int_equal(r.n, 2);
+		assert_int_equal(r.n, 8);
 		assert_int_equal(r.handlers[0].role, SONDE_HANDLER_EXECUTE);
 		assert_int_equal(r.handlers[0].site.offset, 0xd5800);
 		assert_field(r.handlers[0].text, 1, 0, true);
 		/* Moved from a mov to the je behind it, which is emulated. */
-		assert_int_equal(r.handlers[1].site.function, 0x73320);
-		assert_int_equal(r.handlers[1].site.offset, 0x73328);
-		assert_int_equal(r.handlers[1].site.kind, SONDE_INSN_EMULATED);
+		assert_int_equal(r.handlers[7].role, SONDE_HANDLER_LOG);
+		assert_int_equal(r.handlers[7].site.function, 0x73320);
+		assert_int_equal(r.handlers[7].site.offset, 0x73328);
+		assert_int_equal(r.handlers[7].site.kind, SONDE_INSN_EMULATED);
 		sonde_recipe_fini(&r);
 	}
 	sonde_elf_free(&elf);
+}
+
+/* A function of that mangled name in a program of its own, and what the shipped recipes make of it.
+ */
+static void by_pattern(void **state)
+{
+	static const struct {
+		const char *symbol, *title;
+		enum sonde_handler_role role;
+		enum sonde_proto proto;
+		int text; /* register, -1: none */
+	} known[] = {
+		{"_Z16dispatch_command19enum_server_commandP3THDPcjb",
+		 "MariaDB, or MySQL up to 5.6", SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 2},
+		{"_Z16dispatch_command19enum_server_commandP3THDPcjbb",
+		 "MariaDB, or MySQL up to 5.6", SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 2},
+		{"_Z16dispatch_commandP3THDPK8COM_DATA19enum_server_command", "MySQL 5.7 or later",
+		 SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 1},
+		{"_ZN15ClientSession_c7ExecuteESt4pairIPKciER11RowBuffer_i", "Manticore Search",
+		 SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 1},
+		{"_ZN19HttpRequestParser_c17ProcessClientHttpER16AsyncNetBuffer_c",
+		 "Manticore Search", SONDE_HANDLER_COMMAND, SONDE_PROTO_HTTP, -1},
+		{"_Z17ExecuteApiCommand16SearchdCommand_etiR13InputBuffer_cR21GenericOutputBuffer_"
+		 "c",
+		 "Manticore Search", SONDE_HANDLER_COMMAND, SONDE_PROTO_SPHINXAPI, -1},
+		{"_ZN16CSphinxqlSession7ExecuteERK10CSphStringR16ISphOutputBufferRhR9ThdDesc_t",
+		 "Sphinx 2.2 or 2.3", SONDE_HANDLER_EXECUTE, SONDE_PROTO_MYSQL, 1},
+		{"_Z19HandleCommandSearchiiR13InputBuffer_cP9ThdDesc_t", "Sphinx 2.2 or 2.3",
+		 SONDE_HANDLER_COMMAND, SONDE_PROTO_SPHINXAPI, 2},
+		{"_Z19HandleCommandSearchR16ISphOutputBufferiR13InputBuffer_cR9ThdDesc_t",
+		 "Sphinx 2.2 or 2.3", SONDE_HANDLER_COMMAND, SONDE_PROTO_SPHINXAPI, 2},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(known); i++) {
+		char path[128], text[512];
+		struct sonde_recipe r;
+		struct sonde_elf *elf;
+
+		snprintf(text, sizeof(text),
+			 "int f(char *s) __asm__(\"%s\");\n"
+			 "__attribute__((noinline)) int f(char *s) { return *s; }\n"
+			 "int main(int c, char **v) { return f(v[0]); }\n",
+			 known[i].symbol);
+		fx_compile("named", "-O1 -fcf-protection=none", text);
+		elf = open_elf(fx_path(path, sizeof(path), "named"));
+		assert_int_equal(sonde_recipe_find("recipes", "ffff", elf, &r), 0);
+		assert_string_equal(r.title, known[i].title);
+		assert_int_equal(r.n, 1);
+		assert_int_equal(r.handlers[0].role, known[i].role);
+		assert_int_equal(r.handlers[0].proto, known[i].proto);
+		assert_int_equal(r.handlers[0].text.arg, known[i].text);
+		sonde_recipe_fini(&r);
+		sonde_elf_free(&elf);
+	}
 }
 
 int main(void)
@@ -219,7 +315,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(of_text),   cmocka_unit_test(junk),
 		cmocka_unit_test(by_symbol), cmocka_unit_test(by_build_id),
-		cmocka_unit_test(shipped),
+		cmocka_unit_test(shipped),   cmocka_unit_test(by_pattern),
 	};
 
 	return cmocka_run_group_tests(tests, fx_open, fx_close);
