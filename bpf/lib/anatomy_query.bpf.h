@@ -223,8 +223,7 @@ static __always_inline void anatomy_disown(struct sonde_anatomy *a)
 	__builtin_memset(a->faults, 0, sizeof(a->faults));
 }
 
-/* The query is over, or the thread has nothing more to do with it. Returns how many events it had.
- */
+/* The thread has nothing more to do with the query. Returns how many events it had. */
 static __always_inline __u32 anatomy_end(const struct sonde_ev_span *s)
 {
 	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
@@ -243,15 +242,6 @@ static __always_inline void anatomy_answered(const struct sonde_ev_span *s)
 	if (a && !anatomy_is_of(a, s) && s->status < SONDE_SPAN_NO_REPLY &&
 	    !(s->flags & SONDE_SPAN_F_END_GUESSED))
 		anatomy_disown(a);
-}
-
-/* After both: the same thread goes on with it, as more of the answer may follow. */
-static __always_inline void anatomy_continue(const struct sonde_ev_span *s)
-{
-	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
-
-	if (a && !a->seq && a->conn == s->conn && a->start_ns == s->start_ns)
-		a->seq = s->seq;
 }
 
 /* What is not explained is told as such; parts that are more than the whole are none. */
