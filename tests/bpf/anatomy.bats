@@ -351,12 +351,12 @@ unfinished|0" "$(sql 'SELECT status, count(span) FROM query LEFT JOIN anatomy ON
 	equal 5 "$(sql 'SELECT count(*) FROM query')" spans
 	equal 0 "$(sql 'SELECT count(*) FROM anatomy')" anatomies
 	equal 0 "$(sql "SELECT count(*) FROM metric WHERE name LIKE 'query.part%'")" totals
-	"$SONDE" stat -p "$server" --lens query --anatomy on -d 3s >"$T/stat" 2>"$T/err" 3>&- &
+	"$SONDE" stat -p "$server" --lens query --anatomy on -i 200ms >"$T/stat" 2>"$T/err" 3>&- &
 	sonde=$!
 	pids+=("$sonde")
-	until_true grep -q attached "$T/err"
+	until_true grep -q '^[0-9][0-9]:' "$T/stat" # an interval is over
 	ask 1 20 "sleep 2000; spin 100"
-	wait "$sonde"
+	finish
 	grep -E 'where it went +.*asleep [0-9]+ %' "$T/stat" || {
 		cat "$T/stat" >&2
 		return 1
