@@ -33,11 +33,11 @@ static const struct {
 	uint32_t flag;
 	const char *name;
 } flag_names[] = {
-	{SONDE_SPAN_F_NO_WAIT, "no_wait"},     {SONDE_SPAN_F_CUT, "cut"},
-	{SONDE_SPAN_F_DISTURBED, "disturbed"}, {SONDE_SPAN_F_END_GUESSED, "end_guessed"},
-	{SONDE_SPAN_F_HANDLER, "handler"},     {SONDE_SPAN_F_UNIX, "unix"},
-	{SONDE_SPAN_F_PIPELINED, "pipelined"}, {SONDE_SPAN_F_NO_TEXT, "no_text"},
-	{SONDE_SPAN_F_BY_HANDLER, "by_handler"},
+	{SONDE_SPAN_F_NO_WAIT, "no_wait"},	 {SONDE_SPAN_F_CUT, "cut"},
+	{SONDE_SPAN_F_DISTURBED, "disturbed"},	 {SONDE_SPAN_F_END_GUESSED, "end_guessed"},
+	{SONDE_SPAN_F_HANDLER, "handler"},	 {SONDE_SPAN_F_UNIX, "unix"},
+	{SONDE_SPAN_F_PIPELINED, "pipelined"},	 {SONDE_SPAN_F_NO_TEXT, "no_text"},
+	{SONDE_SPAN_F_BY_HANDLER, "by_handler"}, {SONDE_SPAN_F_HOPPED, "hopped"},
 };
 
 static struct sonde_cell flags_of(const struct sonde_span *s, char *scratch)
