@@ -159,6 +159,15 @@ agrees_with_sql() { # RECORDING
 	[ -s "$BATS_TEST_TMPDIR/speedscope.png" ] && [ -s "$BATS_TEST_TMPDIR/panel.png" ]
 }
 
+@test "--series: the figures alone; refused where a format has none" {
+	"$SONDE" export "$MADE" --to chrome --series -o "$BATS_TEST_TMPDIR/series.json"
+	check_trace "$BATS_TEST_TMPDIR/series.json"
+	equal null "$(of_trace .counts.query)" queries
+	equal 50 "$(of_trace '.counters["RSS (bytes)"]')" "values of RSS"
+	run -2 --separate-stderr "$SONDE" export "$MADE" --to folded --series
+	[[ $stderr == *"folded has none"* ]]
+}
+
 @test "without arguments, as the docs say, like queries have one name" {
 	jq -c '.traceEvents |= map(if .ph == "X" then del(.args) else . end)' \
 		"$BATS_FILE_TMPDIR/made.json" >"$BATS_TEST_TMPDIR/merged.json"

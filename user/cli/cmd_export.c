@@ -47,6 +47,10 @@ static int check_lens(const struct sonde_args *args)
 	const uint32_t stacks = 1u << SONDE_LENS_ALLOC | 1u << SONDE_LENS_FAULT;
 	const struct sonde_exporter *e = sonde_exporter_find(args->to);
 
+	if (args->series && !(e->takes & SONDE_TAKES_METRIC))
+		return sonde_err(EINVAL,
+				 "--series is figures over time, and %s has none; leave it out",
+				 e->name);
 	if (!args->lens_mask)
 		return 0;
 	if (e->takes != SONDE_TAKES_STACK)

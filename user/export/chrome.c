@@ -298,8 +298,10 @@ static int chrome_open(struct sonde_export *x)
 	c->earliest = UINT64_MAX;
 	x->priv = c;
 	x->visitor.begin = on_begin;
-	x->visitor.span = on_span;
 	x->visitor.metric = on_metric;
+	if (x->opts.series)
+		return 0;
+	x->visitor.span = on_span;
 	x->visitor.note = on_note;
 	x->visitor.drop = on_drop;
 	return 0;
@@ -330,7 +332,7 @@ static int chrome_close(struct sonde_export *x)
 
 	if (!err && !c->err && c->queries)
 		say_size(c);
-	else if (!err && !c->err)
+	else if (!err && !c->err && !x->opts.series)
 		x->remark = "no query trace is in it: nothing is on the time line but figures";
 	for (size_t i = 0; i < c->n_last; i++)
 		free(c->last[i].label);
