@@ -423,3 +423,34 @@ refused() { # STATUS PATTERN ARGUMENTS...: sonde says so in one sentence, and at
 		FROM (SELECT * FROM query ORDER BY start_ns)")" "text and status"
 	equal 1 "$(sql "SELECT last_ns > start_ns FROM query WHERE text = 'hold this'")" "when it died"
 }
+
+# Every span's parts are its duration, and none is less than nothing.
+whole() { # SPANS WHAT
+	local columns
+	columns=$(sql "SELECT group_concat(name, ' + ') FROM pragma_table_info('anatomy')
+		WHERE name LIKE '%_ns'")
+	equal "$1" "$(sql "SELECT count(*) FROM anatomy JOIN query ON query.id = span
+		WHERE duration_ns = $columns AND min(${columns// +/,}) >= 0")" \
+		"spans that are their parts, $2"
+}
+
+@test "where the time of handled queries went, also of one that changed threads" {
+	serve threads
+	record --anatomy on
+	ask --connections 2 --queries 1000
+	finish
+	whole 1000 threads
+	equal 1 "$(sql 'SELECT sum(unattributed_ns) * 20 < sum(duration_ns) FROM anatomy
+		JOIN query ON query.id = span')" "at most 5 % unattributed"
+	# 2 ms of computing between two changes of threads, each of which waits for a thread.
+	printf '%s\n' 'handler yield' 'symbol co_yield' >>"$T/own.recipe"
+	serve coroutine --workers 2 --work 2000
+	record --anatomy on
+	ask --connections 1 --queries 200
+	finish
+	whole 200 coroutine
+	equal 1 "$(sql 'SELECT count(*) >= 150 FROM anatomy WHERE user_ns + runqueue_ns > 1900000')" \
+		"the computing is seen on the thread that did it"
+	equal 1 "$(sql 'SELECT count(*) >= 150 FROM anatomy WHERE unattributed_ns < 1000000')" \
+		"what is not explained is not the computing"
+}
