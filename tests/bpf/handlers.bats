@@ -82,8 +82,9 @@ counted_more() { # N METRIC: more than N
 }
 counted() { counted_more 0 "$1"; } # METRIC
 spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
-dropped() { # [CAUSE]
-	sql "SELECT coalesce(sum(count), 0) FROM drop_total WHERE lens = 'query' AND cause LIKE '${1:-%}'"
+dropped() { # [CAUSE]: without what costs no query
+	sql "SELECT coalesce(sum(count), 0) FROM drop_total WHERE lens = 'query' AND cause <> 'recursion'
+		AND cause LIKE '${1:-%}'"
 }
 
 # Each query once, with its text, on the connection that asked it, its times in order.
