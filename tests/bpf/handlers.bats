@@ -183,7 +183,18 @@ all_told() { # N CONNECTIONS WHAT
 	cp recipes/mariadb.recipe "$T/own.recipe"
 	record --query-source handler
 	"$B/bench/echoload" "$port" --queries 1000 --connections 4 --sql 'SELECT 1 FROM eight' >"$T/load"
+	exec 8<>"/dev/tcp/127.0.0.1/$port" # logs in, and asks for STATISTICS, which has no text
+	[ "$(head -c 78 <&8 | wc -c)" = 78 ]
+	printf '\x05\0\0\x01\x05\xa2\0\0\0' >&8
+	[ "$(head -c 11 <&8 | wc -c)" = 11 ]
+	printf '\x05\0\0\0\x19\x01\0\0\0' >&8 # STMT_CLOSE, before it: not answered
+	printf '\x01\0\0\0\x09' >&8
+	[ "$(head -c 11 <&8 | wc -c)" = 11 ]
 	finish
+	exec 8>&-
+	equal 1 "$(spans "command = 'statistics' AND text IS NULL AND status = 'ok'")" "without a text"
+	equal 1 "$(spans "status = 'no_reply' AND first_ns IS NULL")" "not answered"
+	equal 0 "$(dropped)" drops
 	equal 1000 "$(spans "flags & 65536 AND proto = 'mysql' AND command = 'query'")" spans
 	equal 1000 "$(spans "text = 'SELECT 1 FROM eight' AND index_name = 'eight'")" "text and table"
 	equal 1000 "$(sql "SELECT CAST(max(value) AS INTEGER) FROM metric

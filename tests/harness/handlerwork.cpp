@@ -257,7 +257,7 @@ extern "C" __attribute__((noinline)) int handle_indirect(session *s, const char 
 }
 
 /* MySQL's, as far as its callers and its mangled name go. */
-enum enum_server_command { COM_QUIT = 1, COM_QUERY = 3 };
+enum enum_server_command { COM_QUIT = 1, COM_QUERY = 3, COM_STMT_CLOSE = 25 };
 class THD;
 union COM_DATA {
 	struct {
@@ -272,8 +272,14 @@ __attribute__((noinline)) bool dispatch_command(THD *thd, const COM_DATA *data,
 {
 	session *s = (session *)thd;
 
-	if (command != COM_QUERY)
+	if (command == COM_QUIT)
 		return true;
+	if (command == COM_STMT_CLOSE) /* is not answered */
+		return false;
+	if (command != COM_QUERY) {
+		send_answer(s, false);
+		return false;
+	}
 	handle_request(s, data->com_query.query, data->com_query.length);
 	return s->served == 0;
 }
@@ -285,6 +291,8 @@ static bool serve_mysql8(session *s)
 	if (!read_request(s))
 		return false;
 	data.com_query = {s->text.data() + 1, (unsigned)s->text.size() - 2, NULL};
+	if (s->text[0] != COM_QUERY) /* another member of the union: a number */
+		data.com_query.query = (const char *)1;
 	if (dispatch_command((THD *)s, &data, (enum_server_command)s->text[0]))
 		return false;
 	answered++;
