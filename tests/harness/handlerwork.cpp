@@ -82,7 +82,7 @@ struct coroutine {
 	std::vector<char> stack;
 	session *s;
 	unsigned thread; /* whose queue it is put into next */
-	bool done;
+	bool done, waits; /* waits: until its connection can be read */
 };
 
 struct worker {
@@ -128,16 +128,25 @@ extern "C" __attribute__((noinline)) void co_yield(coroutine *co)
 	asm volatile(""); /* so that the call above is no tail jump: this function has a ret */
 }
 
-static void wait_readable(session *s)
+/* Whoever is told that there are bytes may run it at once: only now that its stack is left. */
+static void arm(coroutine *co)
 {
 	struct epoll_event ev = {};
+	int fd = co->s->fd;
 
+	co->waits = false;
 	ev.events = EPOLLIN | EPOLLONESHOT;
-	ev.data.ptr = s->co;
-	if (epoll_ctl(waiting, EPOLL_CTL_MOD, s->fd, &ev) &&
-	    epoll_ctl(waiting, EPOLL_CTL_ADD, s->fd, &ev))
+	ev.data.ptr = co;
+	if (epoll_ctl(waiting, EPOLL_CTL_MOD, fd, &ev) &&
+	    epoll_ctl(waiting, EPOLL_CTL_ADD, fd, &ev))
 		die("epoll_ctl");
+}
+
+static void wait_readable(session *s)
+{
+	s->co->waits = true;
 	s->co->thread = (*number() + 1) % workers;
+	*parked_here() = s->co;
 	swapcontext(&s->co->context, &pool[*number()]->context);
 }
 
@@ -390,9 +399,11 @@ static void run_worker(unsigned n)
 		*parked_here() = NULL;
 		swapcontext(&w->context, &co->context);
 		co = *parked_here();
-		if (co && co->done)
+		if (co->done)
 			delete co;
-		else if (co)
+		else if (co->waits)
+			arm(co);
+		else
 			enqueue(co);
 	}
 }
