@@ -49,14 +49,11 @@
 #include <unistd.h>
 #include <vector>
 
-static const uint32_t magic = 0xf4f3f2f1;
+#include "handlerclient.h"
+
 static bool mysql, mysql8;
 static unsigned workers = 4, work_us;
 static const char *hold_file = "";
-
-struct header {
-	uint32_t magic, len;
-};
 
 struct coroutine;
 
@@ -68,12 +65,6 @@ struct session {
 	struct coroutine *co;
 	std::vector<char> text;
 };
-
-[[noreturn]] static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
 
 /* ---- coroutines ---- */
 
@@ -229,8 +220,6 @@ static void touch()
 }
 
 /* ---- the handler ---- */
-
-static std::atomic<uint64_t> answered;
 
 extern "C" __attribute__((noinline)) int handle_request(session *s, const char *text, uint32_t len)
 {
@@ -531,42 +520,6 @@ static int run_server(const std::string &mode)
 	}
 	accept_all(listener, mode);
 	return 0;
-}
-
-/* ---- the client ---- */
-
-static unsigned own_port(int fd)
-{
-	struct sockaddr_in a = {};
-	socklen_t len = sizeof(a);
-
-	getsockname(fd, (struct sockaddr *)&a, &len);
-	return ntohs(a.sin_port);
-}
-
-static void ask(unsigned port, unsigned from, unsigned step, unsigned n, const std::string &text)
-{
-	struct sockaddr_in a = {};
-	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-	char reply[sizeof(header) + 9];
-
-	a.sin_family = AF_INET;
-	a.sin_port = htons((uint16_t)port);
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)))
-		die("connect");
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	for (unsigned i = from; i < n; i += step) {
-		std::string q = text + " " + std::to_string(own_port(fd)) + " " + std::to_string(i);
-		header h = {magic, (uint32_t)q.size()};
-		std::string out = std::string((char *)&h, sizeof(h)) + q;
-
-		if (send(fd, out.data(), out.size(), MSG_NOSIGNAL) != (ssize_t)out.size() ||
-		    recv(fd, reply, sizeof(reply), MSG_WAITALL) != (ssize_t)sizeof(reply))
-			die("query");
-		answered++;
-	}
-	close(fd);
 }
 
 int main(int argc, char **argv)
