@@ -205,7 +205,25 @@ static __always_inline void anatomy_take_up(__u64 conn, __u64 seq, __u64 now)
 	anatomy_resume(a);
 }
 
-/* The query is over, or the thread has nothing more to do with it. Returns how many events it had. */
+/*
+ * The thread has answered another query than its clock is of. What it did since it read the clock's
+ * own request was that one's, or nobody can tell whose.
+ */
+static __always_inline void anatomy_disown(struct sonde_anatomy *a)
+{
+	anatomy_event(a, bpf_ktime_get_ns());
+	for (int i = 0; i < SONDE_ANATOMY_SLOTS; i++) {
+		if (i == SONDE_PART_QUEUED || i == SONDE_PART_UNATTRIBUTED)
+			continue;
+		a->ns[SONDE_PART_UNATTRIBUTED] += a->ns[i];
+		a->ns[i] = 0;
+	}
+	for (int i = 0; i < SONDE_ANATOMY_LOG; i++)
+		a->log_part[i] = SONDE_PART_UNATTRIBUTED;
+	__builtin_memset(a->faults, 0, sizeof(a->faults));
+}
+
+/* The thread has nothing more to do with the query. Returns how many events it had. */
 static __always_inline __u32 anatomy_end(const struct sonde_ev_span *s)
 {
 	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
@@ -216,13 +234,14 @@ static __always_inline __u32 anatomy_end(const struct sonde_ev_span *s)
 	return a->logged;
 }
 
-/* After both: the same thread goes on with it, as more of the answer may follow. */
-static __always_inline void anatomy_continue(const struct sonde_ev_span *s)
+/* The current thread has sent the answer to @s. */
+static __always_inline void anatomy_answered(const struct sonde_ev_span *s)
 {
-	struct sonde_anatomy *a = cfg.anatomy ? anatomy_of(bpf_get_current_task_btf()) : NULL;
+	struct sonde_anatomy *a = anatomy_current();
 
-	if (a && !a->seq && a->conn == s->conn && a->start_ns == s->start_ns)
-		a->seq = s->seq;
+	if (a && !anatomy_is_of(a, s) && s->status < SONDE_SPAN_NO_REPLY &&
+	    !(s->flags & SONDE_SPAN_F_END_GUESSED))
+		anatomy_disown(a);
 }
 
 /* What is not explained is told as such; parts that are more than the whole are none. */

@@ -159,8 +159,10 @@ static __always_inline void conn_collect_thread(struct sonde_ev_span *s)
 static __always_inline void conn_collect(struct sonde_ev_span *s)
 {
 	anatomy_collect(s);
-	if (cfg.anatomy)
+	if (cfg.anatomy) {
 		query_add(SONDE_QUERY_ANATOMY_EVENTS, anatomy_end(s));
+		anatomy_answered(s);
+	}
 	conn_collect_thread(s);
 }
 

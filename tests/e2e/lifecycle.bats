@@ -135,6 +135,43 @@ count_faults() { # ARGUMENTS...
 	searchd_is_well
 }
 
+# One run of exact mode, which slows searchd several times, under --abort-if; its last line is in $last.
+aborted_run() { # CONDITION
+	load_begin --sphinxql "$SEARCHD_SQL" --connections 2 --seconds 120 --rate 400 --mix light
+	load_go
+	sonde_begin stat -p "$SEARCHD_PID" --json --alloc-mode exact --yes --abort-if "$1" -i 200ms -d 60s
+	wait_for 80 is_gone "$SONDE_PID"
+	wait "$SONDE_PID"
+	load_stop
+	last=$(tail -1 "$BATS_TEST_TMPDIR/sonde.out")
+	has_no_probes
+	searchd_is_well
+}
+
+@test "--abort-if against before attach: let go when the median is a tenth up" {
+	aborted_run 'p50>+10%'
+	equal abort-if "$(jq -r .ended <<<"$last")" "ended by"
+	jq -r '.notes[] | .what' <<<"$last" |
+		grep -E '^detached as --abort-if asked: p50 of queries is .*, before attach it was '
+}
+
+@test "--abort-if with a bound: let go above it, and not below it" {
+	aborted_run 'mean>1us'
+	equal abort-if "$(jq -r .ended <<<"$last")" "ended by"
+	sonde_begin stat -p "$SEARCHD_PID" --json --abort-if 'mean>10s,rate<0' -i 200ms -d 4s
+	wait "$SONDE_PID"
+	equal duration "$(tail -1 "$BATS_TEST_TMPDIR/sonde.out" | jq -r .ended)" "ended by"
+}
+
+@test "--abort-if without queries to compare with says that it never holds" {
+	run -0 --separate-stderr "$SONDE" stat -p "$SEARCHD_PID" --json --abort-if 'p99>+10%' -d 1s
+	tail -1 <<<"$output" | jq -r '.notes[] | .what' | grep 'too few to compare with'
+	run -2 "$SONDE" stat -p "$SEARCHD_PID" --abort-if 'p99>10%' -d 1s
+	[[ "$output" == *"is no condition"* ]]
+	run -2 "$SONDE" stat -p "$SEARCHD_PID" --lens rss --abort-if 'p99>5ms' -d 1s
+	[[ "$output" == *"leaves them out"* ]]
+}
+
 @test "attach and detach leave a line each in the journal" {
 	[ ! -e /dev/log ] || skip "journal: a log daemon owns /dev/log here"
 	pipe

@@ -3,17 +3,17 @@
  * A MySQL server whose queries say what they are to cost, and that writes down what each step did
  * cost by its own clocks.
  *
- *   anatomywork [--pool N] OUT        prints its port; N workers answer what one thread reads
- *   anatomywork --ask PORT CONNECTIONS TIMES TEXT
- *                                     asks, TIMES on each of CONNECTIONS connections at once
+ *   anatomywork [--pool N | --batch N] OUT
  *
- * TEXT is a list of steps, "spin 2000; sleep 1000":
- *     spin US      use the CPU          sleep US    sleep
+ * Prints its port. A thread a connection; or N workers that answer what such threads read; or one
+ * thread, which reads a request from each of N connections before it answers them. A query's text
+ * is a list of steps, "spin 2000; sleep 1000": spin US      use the CPU          sleep US    sleep
  *     lock US      wait for a mutex     socket US   wait for an answer over a socket
  *     touch PAGES  first touch          huge N      the same of 2 MiB each
  *     purge KB     MADV_DONTNEED        map KB      mmap with MAP_POPULATE, then munmap
  *     brk KB       grow the heap, touch it, shrink it
  *     io N         read 4 KiB, N times, with O_DIRECT
+ *     cache KB     read so much of a file that is all holes, through the page cache
  *     mmaplock KB  mmap while another thread, which populates so much, holds mmap_lock
  *     forget 0     give no answer
  *
@@ -37,7 +37,7 @@
 #define ROOM	  (64 * MB)
 #define MAX_CONNS 256
 
-enum { SPIN, TOUCH, HUGE, PURGE, MAP, UNMAP, BRK, SLEEP, LOCK, SOCKET, IO, MMAPLOCK, STEPS };
+enum { SPIN, TOUCH, HUGE, PURGE, MAP, UNMAP, BRK, SLEEP, LOCK, SOCKET, IO, MMAPLOCK, CACHE, STEPS };
 
 struct clocks {
 	uint64_t wall, cpu, rq, faults;
@@ -51,7 +51,7 @@ struct truth {
 
 /* A thread that works, with what its steps need. */
 struct worker {
-	int stat, file, pair[2];
+	int stat, file, holes, pair[2];
 	char *pages, *huge, *full, *other;
 	pthread_mutex_t mutex;
 	sem_t start;
@@ -188,6 +188,10 @@ static struct worker *worker_new(void)
 	w->other = map(ROOM, MADV_NOHUGEPAGE);
 	if (w->file < 0 || pwrite(w->file, w->full, 4 * MB, 0) != 4 * MB)
 		die(name);
+	snprintf(name, sizeof(name), "%s.holes", out_path);
+	w->holes = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (w->holes < 0 || ftruncate(w->holes, 1024 * MB))
+		die(name);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, w->pair))
 		die("socketpair");
 	pthread_mutex_init(&w->mutex, NULL);
@@ -255,6 +259,15 @@ static void do_io(struct worker *w, uint64_t n)
 			die("pread");
 }
 
+static void do_cache(struct worker *w, uint64_t kb)
+{
+	static _Thread_local char buf[64 * KB];
+
+	for (uint64_t at = 0; at < kb * KB; at += sizeof(buf))
+		if (pread(w->holes, buf, sizeof(buf), (off_t)at) != sizeof(buf))
+			die("pread");
+}
+
 static void touch(char *p, uint64_t n, size_t stride)
 {
 	for (uint64_t i = 0; i < n && i * stride < ROOM; i++)
@@ -289,9 +302,9 @@ static void do_brk(uint64_t kb)
 /* One step, and which it was; -1: none that is known. */
 static int do_step(struct worker *w, const char *name, uint64_t n, struct truth *t)
 {
-	static const char *const names[STEPS] = {"spin", "touch",  "huge", "purge",
-						 "map",	 "unmap",  "brk",  "sleep",
-						 "lock", "socket", "io",   "mmaplock"};
+	static const char *const names[STEPS] = {"spin",  "touch",    "huge",  "purge", "map",
+						 "unmap", "brk",      "sleep", "lock",	"socket",
+						 "io",	  "mmaplock", "cache"};
 	int s = 0;
 
 	while (s < STEPS && strcmp(names[s], name))
@@ -326,6 +339,9 @@ static int do_step(struct worker *w, const char *name, uint64_t n, struct truth 
 		break;
 	case IO:
 		do_io(w, n);
+		break;
+	case CACHE:
+		do_cache(w, n);
 		break;
 	case MMAPLOCK:
 		do_mmaplock(w, n);
@@ -492,11 +508,50 @@ static void *read_conn(void *arg)
 	return NULL;
 }
 
-static void serve(unsigned pool)
+/* ---- one thread for all ---- */
+
+/* Reads one request from each of @n connections, in the order in which they came, then answers them
+ * in that order, and so on. */
+static void *serve_batch(struct conn **conns, unsigned n)
+{
+	struct worker *w = worker_new();
+
+	for (unsigned i = 0; i < n; i++)
+		if (send(conns[i]->fd, greeting, sizeof(greeting), MSG_NOSIGNAL) < 0)
+			die("send");
+	for (;;) {
+		for (unsigned i = 0; i < n; i++)
+			if (!read_request(conns[i]))
+				exit(0);
+		for (unsigned i = 0; i < n; i++)
+			answer(w, conns[i]);
+	}
+	return NULL;
+}
+
+static struct conn *accept_conn(int l)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+	struct sockaddr_in in;
+	socklen_t len = sizeof(in);
+	int one = 1;
+
+	if (!c)
+		die("connection");
+	c->fd = accept(l, (struct sockaddr *)&in, &len);
+	if (c->fd < 0)
+		die("accept");
+	c->port = ntohs(in.sin_port);
+	setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return c;
+}
+
+static void serve(unsigned pool, unsigned batch)
 {
 	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static struct conn *conns[MAX_CONNS];
 	socklen_t len = sizeof(in);
-	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 	pthread_t t;
 
 	if (l < 0 || bind(l, (struct sockaddr *)&in, len) || listen(l, MAX_CONNS) ||
@@ -507,92 +562,34 @@ static void serve(unsigned pool)
 			die("pthread_create");
 	printf("%u\n", ntohs(in.sin_port));
 	fflush(stdout);
+	for (unsigned i = 0; i < batch; i++)
+		conns[i] = accept_conn(l);
+	if (batch)
+		serve_batch(conns, batch);
 	for (;;) {
-		struct conn *c = calloc(1, sizeof(*c));
+		struct conn *c = accept_conn(l);
 
-		len = sizeof(in);
-		if (!c)
-			die("connection");
-		c->fd = accept(l, (struct sockaddr *)&in, &len);
-		if (c->fd < 0)
-			die("accept");
-		c->port = ntohs(in.sin_port);
-		setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 		if (pthread_create(&t, NULL, pool ? read_conn : serve_conn, c))
 			die("pthread_create");
 	}
 }
 
-/* ---- the client ---- */
-
-struct asker {
-	char where[32];
-	const char *text;
-	unsigned times;
-	pthread_t thread;
-};
-
-static void *ask_many(void *arg)
-{
-	struct asker *a = arg;
-	struct wire *w = calloc(1, sizeof(*w));
-	struct wire_out o;
-	char why[512];
-
-	if (!w || wire_socket(a->where, &w->fd) || mysql_login(w))
-		die("login");
-	for (unsigned i = 0; i < a->times; i++) {
-		mysql_query(&o, a->text);
-		if (send(w->fd, o.b, o.n, MSG_NOSIGNAL) != (ssize_t)o.n)
-			die("send");
-		if (strstr(a->text, "forget"))
-			break;
-		if (mysql_answer(w, why, sizeof(why)) != WIRE_OK) {
-			fprintf(stderr, "no answer: %s\n", why);
-			exit(1);
-		}
-	}
-	close(w->fd);
-	return NULL;
-}
-
-static int ask(char **argv)
-{
-	static struct asker askers[MAX_CONNS];
-	unsigned n = (unsigned)atoi(argv[1]);
-
-	for (unsigned i = 0; i < n && i < MAX_CONNS; i++) {
-		snprintf(askers[i].where, sizeof(askers[i].where), "127.0.0.1:%s", argv[0]);
-		askers[i].times = (unsigned)atoi(argv[2]);
-		askers[i].text = argv[3];
-		if (pthread_create(&askers[i].thread, NULL, ask_many, &askers[i]))
-			die("pthread_create");
-	}
-	for (unsigned i = 0; i < n && i < MAX_CONNS; i++)
-		pthread_join(askers[i].thread, NULL);
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
-	unsigned pool = 0;
+	unsigned pool = 0, batch = 0;
 
-	if (argc == 6 && !strcmp(argv[1], "--ask"))
-		return ask(argv + 2);
-	if (argc == 4 && !strcmp(argv[1], "--pool")) {
+	if (argc == 4 && !strcmp(argv[1], "--pool"))
 		pool = (unsigned)atoi(argv[2]);
-		argv += 2;
-		argc -= 2;
-	}
-	if (argc != 2) {
-		fprintf(stderr,
-			"usage: anatomywork [--pool N] OUT | --ask PORT CONNECTIONS TIMES TEXT\n");
+	else if (argc == 4 && !strcmp(argv[1], "--batch"))
+		batch = (unsigned)atoi(argv[2]);
+	else if (argc != 2) {
+		fprintf(stderr, "usage: anatomywork [--pool N | --batch N] OUT\n");
 		return 2;
 	}
-	out_path = argv[1];
+	out_path = argv[argc - 1];
 	out = fopen(out_path, "we");
-	if (!out)
+	if (!out || batch > MAX_CONNS)
 		die(out_path);
-	serve(pool);
+	serve(pool, batch);
 	return 0;
 }

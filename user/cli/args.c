@@ -116,6 +116,11 @@ static int parse_lenses(const char *value, void *member, struct sonde_str *why)
 	return 0;
 }
 
+static int parse_abort_if(const char *value, void *member, struct sonde_str *why)
+{
+	return sonde_abort_parse(value, member, why);
+}
+
 /* "p99" is the slowest 1 %, as is "1%". */
 static int parse_tail(const char *value, void *member, struct sonde_str *why)
 {

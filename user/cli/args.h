@@ -14,6 +14,7 @@
 #include "cli/opts.h"
 #include "cli/pairs.h"
 #include "record/writer.h"
+#include "session/abort.h"
 
 struct sonde_pid_list {
 	pid_t *pid;
@@ -54,11 +55,12 @@ struct sonde_args {
 	uint32_t sites_sample;
 	struct sonde_budget budget;
 	bool growth;
-	int ledger;	    /* enum sonde_ledger_mode */
-	int fault_mode;	    /* 1: full */
-	int anatomy;	    /* enum sonde_anatomy_mode */
-	uint32_t fault_by;  /* bit per enum sonde_fault_by; 0: not given */
+	int ledger;	   /* enum sonde_ledger_mode */
+	int fault_mode;	   /* 1: full */
+	int anatomy;	   /* enum sonde_anatomy_mode */
+	uint32_t fault_by; /* bit per enum sonde_fault_by; 0: not given */
 	bool yes, passive, dry_run, follow, strict;
+	struct sonde_abort_rules abort_if;
 	double harm_limit;
 	uint32_t ring_bytes;
 	int field; /* enum sonde_field */
@@ -119,13 +121,12 @@ enum sonde_option {
 #define SONDE_OPTS_OBSERVE                                                                         \
 	(SONDE_OPTS_TARGET | SONDE_O(CHILDREN) | SONDE_O(TID) | SONDE_O(COMM) |                    \
 	 SONDE_O(DURATION) | SONDE_O(INTERVAL) | SONDE_O(LENS) | SONDE_O(ALLOC_MODE) |             \
-	 SONDE_O(SITES) | SONDE_O(SITES_SAMPLE) | SONDE_O(BUDGET) |                                \
-	 SONDE_O(LEDGER) | SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(ANATOMY) |            \
-	 SONDE_O(YES) |                                                                            \
+	 SONDE_O(SITES) | SONDE_O(SITES_SAMPLE) | SONDE_O(BUDGET) | SONDE_O(LEDGER) |              \
+	 SONDE_O(FAULT_MODE) | SONDE_O(FAULT_BY) | SONDE_O(ANATOMY) | SONDE_O(YES) |               \
 	 SONDE_O(PASSIVE) | SONDE_O(DRY_RUN) | SONDE_O(FOLLOW) | SONDE_O(HARM_LIMIT) |             \
-	 SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) | SONDE_O(JSON) |             \
-	 SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL) | SONDE_O(QUERY_SOURCE) |                \
-	 SONDE_O(RECIPE))
+	 SONDE_O(ABORT_IF) | SONDE_O(RING_SIZE) | SONDE_O(SLOWER_THAN) | SONDE_O(STRICT) |         \
+	 SONDE_O(JSON) | SONDE_O(PUBLISH) | SONDE_O(CONSUMPTION_INTERVAL) |                        \
+	 SONDE_O(QUERY_SOURCE) | SONDE_O(RECIPE))
 
 /* What a recording needs besides. */
 #define SONDE_OPTS_RECORD                                                                          \

@@ -98,6 +98,15 @@ static int check_source(const struct sonde_args *args)
 }
 
 /* The allocator's call stacks come with probes. */
+static int check_abort(const struct sonde_args *args)
+{
+	if (args->abort_if.n && args->lens_mask && !(args->lens_mask & 1u << SONDE_LENS_QUERY))
+		return sonde_err(EINVAL,
+				 "--abort-if is about queries, and --lens leaves them out: add "
+				 "query to it");
+	return 0;
+}
+
 static int check_sites(const struct sonde_args *args)
 {
 	if (args->sites_sample && !args->sites)
@@ -183,6 +192,7 @@ void sonde_observe_fill(const struct sonde_args *args, struct sonde_session_opts
 		.only_tid = args->tid,
 		.only_comm = args->comm,
 		.harm_limit = args->harm_limit,
+		.abort_if = args->abort_if,
 		.ring_bytes = round_up_pow2(args->ring_bytes),
 		.argv = args->line,
 		.consent = ask,
@@ -196,6 +206,8 @@ int sonde_observe_opts(const struct sonde_args *args, struct sonde_session_opts 
 
 	if (!err)
 		err = check_sites(args);
+	if (!err)
+		err = check_abort(args);
 	if (!err)
 		err = check_source(args);
 	if (!err && args->command && args->dry_run)

@@ -110,11 +110,24 @@ static bool ended(const struct sonde_span *s)
 COLUMNS(GETTER)
 #undef GETTER
 
+/* Where its time went: see docs/anatomy.md. */
+#define GETTER(id, sym, name, group, help)                                                         \
+	static struct sonde_cell get_part_##name(const struct sonde_span *s, char *scratch)        \
+	{                                                                                          \
+		(void)scratch;                                                                     \
+		return count_if(s->has_parts, s->part_ns[id]);                                     \
+	}
+SONDE_PARTS(GETTER)
+#undef GETTER
+
 const struct sonde_column sonde_span_columns[] = {
 #define COLUMN(column, how) {#column, get_##column},
 	COLUMNS(COLUMN)
 #undef COLUMN
 		{"flags", flags_of},
+#define COLUMN(id, sym, name, group, help) {"part_" #name "_ns", get_part_##name},
+	SONDE_PARTS(COLUMN)
+#undef COLUMN
 };
 const size_t sonde_span_column_count = SONDE_ARRAY_SIZE(sonde_span_columns);
 

@@ -234,7 +234,7 @@ int audit_check_restart(struct audit *a, size_t server)
 		return 0;
 	date(when, sizeof(when), start);
 	if (role == ROLE_REFERENCE)
-		return start > t->start_ns
+		return start > sonde_reader_start_ns(a->servers[server].files[0])
 			       ? audit_caution(
 					 a,
 					 "%s (reference) was restarted at %s: its memory began "

@@ -15,7 +15,9 @@
 
 #define LENGTHS	    3
 #define MIN_WINDOWS 8
-#define MIN_DAYS    7	 /* for blocks of a day */
+#define MIN_DAYS    7 /* for blocks of a day */
+#define GROUP_SHARE 4
+#define GROUP_LEAST 200
 #define MAX_MISSING 0.01 /* of the resamples: a quantile that a draw had no values for */
 
 struct boot {
@@ -30,6 +32,15 @@ struct boot {
 static size_t theta_at(const struct boot *b, size_t metric, size_t server, int period)
 {
 	return (metric * b->k->t->n_servers + server) * SONDE_PERIODS + (size_t)period;
+}
+
+/* Rows of some queries are hints, and many: an error that is known to 3 % will do for them. */
+static unsigned int resamples_of(const struct sonde_trial_work *k,
+				 const struct sonde_trial_metric *m)
+{
+	unsigned int fewer = k->resamples / GROUP_SHARE;
+
+	return !*m->group || fewer < GROUP_LEAST ? k->resamples : fewer;
 }
 
 static bool is_resampled(const struct sonde_trial *t, const struct sonde_trial_metric *m)
@@ -134,7 +145,8 @@ static void resample_all(struct boot *b)
 			sonde_draw_blocks(&b->draw[p], &rng, sonde_work_period(b->k, p).from,
 					  b->k->n[p], b->block[p]);
 		for (size_t m = 0; m < t->n_metrics; m++) {
-			if (!is_resampled(t, &t->metrics[m]))
+			if (!is_resampled(t, &t->metrics[m]) ||
+			    r >= resamples_of(b->k, &t->metrics[m]))
 				continue;
 			for (size_t s = 0; s < t->n_servers; s++)
 				for (int p = SONDE_BEFORE; p < SONDE_PERIODS; p++)
@@ -166,7 +178,7 @@ static double period_df(const struct boot *b, int period)
 /* Resamples of one contrast of one metric into its error. False: too many had no value. */
 static bool summarise(struct boot *b, size_t metric, const double *weight, struct sonde_effect *out)
 {
-	unsigned int n = b->k->resamples, have = 0;
+	unsigned int n = resamples_of(b->k, &b->k->t->metrics[metric]), have = 0;
 	double *all = b->sums, *part[SONDE_PERIODS] = {all + n, all + 2 * (size_t)n};
 	struct sonde_estimate e[SONDE_PERIODS];
 	double a = b->k->alpha;

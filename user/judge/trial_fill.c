@@ -206,6 +206,19 @@ static int on_tick(void *ctx, uint64_t ts_ns)
 	return 0;
 }
 
+/* Of commands the number is all that is asked; forms only where some are told apart. */
+static enum sonde_hist_wanted want_hist(void *ctx, const char *name, const char *label)
+{
+	const struct fill *f = ctx;
+
+	if (!strcmp(name, SONDE_FIGURE_LATENCY))
+		return !*label ? SONDE_HIST_WHOLE : f->queries ? SONDE_HIST_SUMS : SONDE_HIST_SKIP;
+	if (strcmp(name, SONDE_FORM_HIST) || !f->queries)
+		return SONDE_HIST_SKIP;
+	return sonde_forms_has(&f->queries->forms, sonde_queries_form_id(label)) ? SONDE_HIST_WHOLE
+										 : SONDE_HIST_SKIP;
+}
+
 static int explain(const struct fill *f, const struct sonde_reader *r, int err)
 {
 	if (f->hist_err == -EINVAL)
@@ -231,13 +244,19 @@ int sonde_trial_fill_from(struct sonde_trial *t, size_t server, struct sonde_rea
 		.since_ns = t->start_ns,
 		/* a tick on the end of the last window belongs to it */
 		.until_ns = t->start_ns + t->n_windows * t->window_ns + 1,
+		.hists = want_hist,
+		.hists_ctx = &f,
 	};
 	struct sonde_visitor v = sonde_fanout_visitor(&both);
+	enum sonde_kept kept;
+	bool wants;
 	int err;
 
 	f.count_forms = q && !sonde_queries_has_forms(q, r);
 	/* Without the queries histograms say all that is compared. */
-	v.span = q && sonde_queries_kept(r, &f.slowest_n) != SONDE_KEPT_NONE ? v.span : NULL;
+	wants = q && (f.count_forms || q->why.part);
+	kept = q ? sonde_queries_kept(r, &f.slowest_n) : SONDE_KEPT_NONE;
+	v.span = wants && kept != SONDE_KEPT_NONE ? v.span : NULL;
 	err = sonde_reader_visit(r, &filter, &v);
 	free(f.known);
 	return err ? explain(&f, r, err) : 0;

@@ -257,6 +257,13 @@ static size_t sources_of(const struct sonde_forms *f, uint64_t id, size_t source
 	return n;
 }
 
+bool sonde_forms_has(const struct sonde_forms *f, uint64_t id)
+{
+	size_t source[2];
+
+	return sources_of(f, id, source) > 0;
+}
+
 int sonde_forms_put(const struct sonde_forms *f, struct sonde_trial *t, size_t server,
 		    size_t window, const struct sonde_span *s)
 {

@@ -52,6 +52,8 @@ int sonde_forms_choose(struct sonde_forms *f, struct sonde_trial *t, size_t most
 /* Second reading. 0 or what sonde_windows_add_value says. */
 int sonde_forms_put(const struct sonde_forms *f, struct sonde_trial *t, size_t server,
 		    size_t window, const struct sonde_span *s);
+/* Is this form told apart, or in a class? */
+bool sonde_forms_has(const struct sonde_forms *f, uint64_t id);
 int sonde_forms_put_hist(const struct sonde_forms *f, struct sonde_trial *t, size_t server,
 			 size_t window, uint64_t id, const struct sonde_hist *h);
 /*

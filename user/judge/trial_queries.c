@@ -134,6 +134,13 @@ static void say(char *why, size_t size, const struct sonde_reader *r, enum sonde
 			 remedy);
 }
 
+static enum sonde_hist_wanted want_forms(void *ctx, const char *name, const char *label)
+{
+	(void)ctx;
+	(void)label;
+	return strcmp(name, SONDE_FORM_HIST) ? SONDE_HIST_SKIP : SONDE_HIST_SUMS;
+}
+
 static int count_forms(struct counting *c, struct sonde_reader *r, enum sonde_kept kept)
 {
 	struct sonde_trial_queries *q = c->q;
@@ -142,8 +149,7 @@ static int count_forms(struct counting *c, struct sonde_reader *r, enum sonde_ke
 	struct sonde_reader_filter filter = {
 		.since_ns = c->t->start_ns,
 		.until_ns = c->t->start_ns + c->t->n_windows * c->t->window_ns + 1,
-		.hist_name = SONDE_FORM_HIST,
-		.hist_sums = true,
+		.hists = want_forms,
 	};
 	int err = sonde_reader_visit(r, &filter, &by_form);
 

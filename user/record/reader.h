@@ -42,15 +42,23 @@ const struct sonde_clockpair *sonde_reader_clock(const struct sonde_reader *r);
 const char *sonde_reader_fingerprint(const struct sonde_reader *r, uint64_t id, char *buf,
 				     size_t size);
 
+enum sonde_hist_wanted {
+	SONDE_HIST_WHOLE,
+	SONDE_HIST_SUMS, /* count, sum, min and max; its buckets are empty */
+	SONDE_HIST_SKIP,
+};
+
 struct sonde_reader_filter {
 	uint64_t since_ns, until_ns; /* UTC ns, [since, until); 0: no bound. Of histograms, the UTC
 				      * minutes that overlap; of spans, those that ended inside; of
 				      * notes also earlier ones that weaken figures */
 	uint32_t slowest; /* only the N longest spans, longest first; 0: all                   */
-	const char *hist_name; /* only histograms of this name; NULL: all                       */
-	bool hist_sums; /* count, sum, min and max of histograms only: their buckets stay empty */
-	bool rebase;	/* counters count from since, not from attach (drops always do); the bounds
-			 * move outwards to ticks, and the first tick carries counters of 0 */
+	/* How much of each histogram is wanted; NULL: all of all. What is skipped costs next to
+	 * nothing. */
+	enum sonde_hist_wanted (*hists)(void *ctx, const char *name, const char *label);
+	void *hists_ctx;
+	bool rebase; /* counters count from since, not from attach (drops always do); the bounds
+		      * move outwards to ticks, and the first tick carries counters of 0 */
 };
 
 /*

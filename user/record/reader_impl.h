@@ -58,8 +58,8 @@ struct sonde_replay {
 	 * outside. Rebased, since and before are ticks themselves. */
 	int64_t after, before;
 	int64_t slowest; /* -1: all                 */
-	bool rebase, hist_sums;
-	const char *hist_name;
+	bool rebase;
+	const struct sonde_reader_filter *filter; /* or NULL */
 	sqlite3_stmt *buckets, *frames;
 	struct sonde_hist hist;
 };

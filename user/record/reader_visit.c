@@ -107,19 +107,28 @@ static void refine_hist(struct sonde_hist *h, sqlite3_stmt *st)
 	h->max = (uint64_t)max;
 }
 
-static int load_hist(struct sonde_replay *v, sqlite3_stmt *st, int64_t series)
+static enum sonde_hist_wanted wanted(const struct sonde_replay *v,
+				     const struct sonde_reader_series *s)
+{
+	const struct sonde_reader_filter *f = v->filter;
+
+	return f && f->hists ? f->hists(f->hists_ctx, s->hist.name, s->label) : SONDE_HIST_WHOLE;
+}
+
+static int load_hist(struct sonde_replay *v, sqlite3_stmt *st, int64_t series, bool whole)
 {
 	int err = 0;
 
-	if (!v->hist_sums)
-		err = load_buckets(v, sqlite3_column_int64(st, 7), series);
-	else
-		v->hist = (struct sonde_hist){.count = (uint64_t)sqlite3_column_int64(st, 3),
-					      .sum = sqlite3_column_double(st, 4),
-					      .min = (uint64_t)sqlite3_column_int64(st, 5),
-					      .max = (uint64_t)sqlite3_column_int64(st, 6),
-					      .buckets = v->hist.buckets};
-	if (!err && !v->hist_sums)
+	if (!whole) {
+		sonde_hist_reset(&v->hist);
+		v->hist.count = (uint64_t)sqlite3_column_int64(st, 3);
+		v->hist.sum = sqlite3_column_double(st, 4);
+		v->hist.min = (uint64_t)sqlite3_column_int64(st, 5);
+		v->hist.max = (uint64_t)sqlite3_column_int64(st, 6);
+		return 0;
+	}
+	err = load_buckets(v, sqlite3_column_int64(st, 7), series);
+	if (!err)
 		refine_hist(&v->hist, st);
 	return err;
 }
@@ -129,6 +138,7 @@ static int emit_hist(struct sonde_replay *v, sqlite3_stmt *st)
 	int64_t series = sqlite3_column_int64(st, 1);
 	const struct sonde_reader_series *s = sonde_reader_find_series(v->r, series);
 	struct sonde_histrow row;
+	enum sonde_hist_wanted want;
 	int err;
 
 	if (!s || s->kind != SONDE_SERIES_HIST)
@@ -136,7 +146,10 @@ static int emit_hist(struct sonde_replay *v, sqlite3_stmt *st)
 	err = sonde_replay_check_counts(v, st, 3, 3);
 	if (err)
 		return err;
-	err = load_hist(v, st, series);
+	want = wanted(v, s);
+	if (want == SONDE_HIST_SKIP)
+		return 0;
+	err = load_hist(v, st, series, want == SONDE_HIST_WHOLE);
 	if (err)
 		return err;
 	row = (struct sonde_histrow){
@@ -328,7 +341,6 @@ static const struct {
 	[C_HIST] =
 		{"SELECT to_ns, series, from_ns, count, sum, min, max, window_ns FROM hist_window "
 		 "WHERE to_ns > ?1 AND from_ns < ?5 "
-		 "AND (?7 IS NULL OR series IN (SELECT id FROM series WHERE name = ?7)) "
 		 "ORDER BY window_ns, series",
 		 emit_hist},
 };
@@ -380,7 +392,6 @@ static int open_cursor(struct sonde_replay *v, struct cursor *c, const char *sql
 	sqlite3_bind_int64(c->st, 4, v->after);
 	sqlite3_bind_int64(c->st, 5, v->before);
 	sqlite3_bind_int64(c->st, 6, v->rebase ? v->since : 0);
-	sqlite3_bind_text(c->st, 7, v->hist_name, -1, SQLITE_STATIC);
 	return advance(v, c);
 }
 
@@ -555,13 +566,12 @@ int sonde_reader_visit(struct sonde_reader *r, const struct sonde_reader_filter 
 	struct sonde_replay v = {.r = r, .to = to, .until = INT64_MAX, .slowest = -1};
 	int err;
 
+	v.filter = f;
 	if (f) {
 		v.since = (int64_t)f->since_ns;
 		v.until = f->until_ns ? (int64_t)f->until_ns : INT64_MAX;
 		v.slowest = f->slowest ? (int64_t)f->slowest : -1;
 		v.rebase = f->rebase;
-		v.hist_name = f->hist_name;
-		v.hist_sums = f->hist_sums;
 	}
 	if (sonde_hist_init(&v.hist))
 		return sonde_reader_fail(r, SQLITE_NOMEM);

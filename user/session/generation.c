@@ -16,11 +16,12 @@
 #include "lens/query_source.h"
 #include "session/internal.h"
 
-#define BASELINE_MIN_NS	 (100 * SONDE_NS_PER_MS)
-#define BASELINE_MAX_NS	 (500 * SONDE_NS_PER_MS)
-#define BASELINE_STEP_NS (50 * SONDE_NS_PER_MS)
-#define BASELINE_QUERIES 200
-#define GUARD_SLACK_NS	 (5 * SONDE_NS_PER_SEC)
+#define BASELINE_MIN_NS	  (100 * SONDE_NS_PER_MS)
+#define BASELINE_MAX_NS	  (500 * SONDE_NS_PER_MS)
+#define BASELINE_ABORT_NS (10 * SONDE_NS_PER_SEC) /* where --abort-if compares with it */
+#define BASELINE_STEP_NS  (50 * SONDE_NS_PER_MS)
+#define BASELINE_QUERIES  200
+#define GUARD_SLACK_NS	  (5 * SONDE_NS_PER_SEC)
 
 /* Exact mode is asked for by its own option, and consumption too, whatever --lens says. */
 bool sonde_session_wants_alloc(const struct sonde_session_opts *opts)
@@ -38,7 +39,8 @@ bool session_probes_alloc(const struct session *s)
 	       s->opts->alloc_mode == SONDE_ALLOC_MODE_WINDOWS;
 }
 
-/* The anatomy of queries needs to know what their page faults are, whether faults are shown or not. */
+/* The anatomy of queries needs to know what their page faults are, whether faults are shown or not.
+ */
 bool sonde_session_helps(const struct sonde_session_opts *opts, int lens)
 {
 	return lens == SONDE_LENS_FAULT && opts->lens_mask & 1u << SONDE_LENS_QUERY &&
@@ -211,8 +213,7 @@ int session_prepare(struct session *s)
 		.per_query = s->opts->lens.want_spans || s->opts->lens.alloc_windows ||
 			     counts_queries(s),
 		.windows = s->enabled[SONDE_LENS_ALLOC] && s->opts->lens.alloc_windows,
-		.anatomy = s->enabled[SONDE_LENS_QUERY] &&
-			   sonde_query_has_anatomy(&s->opts->lens),
+		.anatomy = s->enabled[SONDE_LENS_QUERY] && sonde_query_has_anatomy(&s->opts->lens),
 		.slower_than_ns = s->opts->lens.slower_than_ns,
 		.query_source = (uint32_t)s->opts->lens.query_source,
 	};
@@ -275,25 +276,38 @@ static bool needs_baseline(const struct session *s)
 	if (!s->enabled[SONDE_LENS_QUERY] || s->generation > 1 || s->command_pid ||
 	    s->opts->instant)
 		return false;
+	if (sonde_abort_is_relative(&s->opts->abort_if))
+		return true;
 	for (size_t i = 0; i < s->plan.n; i++)
 		if (s->plan.items[i].alt >= 0 && !is_watcher(s->plan.items[i].hook->lens))
 			return true;
 	return false;
 }
 
+static bool baseline_is_enough(struct session *s, const struct sonde_hist *h, uint64_t ns)
+{
+	const char *figure;
+
+	sonde_abort_baseline(&s->abort, h, ns);
+	if (sonde_abort_is_relative(&s->opts->abort_if))
+		return ns >= SONDE_ABORT_MIN_NS && sonde_abort_has_baseline(&s->abort, &figure);
+	return h->count >= BASELINE_QUERIES && ns >= BASELINE_MIN_NS;
+}
+
 static int take_baseline(struct session *s)
 {
-	uint64_t begin = sonde_mono_ns();
+	bool long_one = sonde_abort_is_relative(&s->opts->abort_if);
+	uint64_t begin = sonde_mono_ns(), longest = long_one ? BASELINE_ABORT_NS : BASELINE_MAX_NS;
 	struct sonde_hist h;
 	int err = sonde_hist_init(&h);
 
 	s->baseline = true;
-	while (!err && !s->ended && sonde_mono_ns() - begin < BASELINE_MAX_NS) {
+	while (!err && !s->ended && sonde_mono_ns() - begin < longest) {
 		err = loop_run(s, sonde_mono_ns() + BASELINE_STEP_NS);
 		err = err ? err : session_tick(s, sonde_mono_ns());
 		sonde_hist_reset(&h);
 		sonde_snapshot_hist_total(&s->base_snap, "query.latency", "", false, &h);
-		if (h.count >= BASELINE_QUERIES && sonde_mono_ns() - begin >= BASELINE_MIN_NS)
+		if (baseline_is_enough(s, &h, sonde_mono_ns() - begin))
 			break;
 	}
 	if (!err && h.count >= SONDE_HARM_MIN_QUERIES)

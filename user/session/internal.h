@@ -108,6 +108,7 @@ struct session {
 	struct loop loop;
 	struct sonde_publisher *publisher; /* NULL: nothing is published */
 	struct sonde_harm harm;
+	struct sonde_abort abort;
 	uint64_t first_active_ns, active_since_ns, observed_ns;
 	uint64_t last_beat_ns; /* when the guard last heard of us */
 	uint64_t lost_ns; /* when probes went by themselves, 0: they are there */
@@ -166,6 +167,10 @@ void loop_restart(struct loop *l, uint64_t interval_ns);
 void loop_publish(struct loop *l, uint64_t interval_ns);
 /* Run until @deadline_ns (monotonic), s->ended or s->rebuild. 0 or -errno. */
 int loop_run(struct session *s, uint64_t deadline_ns);
+/* --abort-if: say which relative condition has nothing to compare with. */
+int session_abort_begin(struct session *s);
+/* Judge the interval that the snapshot holds. */
+int session_abort_check(struct session *s);
 /* One interval's end: lenses, drops, cost, visitors, harm. */
 int session_tick(struct session *s, uint64_t ts_ns);
 /* Hand the interval that the last tick closed to whoever shows it. */

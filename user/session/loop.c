@@ -197,7 +197,8 @@ int session_tick(struct session *s, uint64_t ts_ns)
 	if (!err && s->baseline)
 		return sonde_visit(&s->base_snap.visitor, tick, ts_ns);
 	err = err ? err : sonde_visit(&s->out, tick, ts_ns);
-	return err ? err : check_harm(s, ts_ns);
+	err = err ? err : check_harm(s, ts_ns);
+	return err || s->ended ? err : session_abort_check(s);
 }
 
 void session_show_interval(struct session *s)

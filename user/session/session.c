@@ -156,6 +156,7 @@ static int record(struct session *s)
 	loop_restart(&s->loop, interval_ns(s));
 	s->deadline_ns = s->opts->instant ? now : d > UINT64_MAX - now ? UINT64_MAX : now + d;
 	err = session_consumption_begin(s);
+	err = err ? err : session_abort_begin(s);
 	if (!err && !s->opts->instant && s->opts->on_observing)
 		s->opts->on_observing(s->opts->on_observing_ctx, &s->targets,
 				      s->result->attach_ns);
@@ -251,7 +252,8 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 			: exact(&s)	     ? HARM_LIMIT_CONSENTED
 					     : HARM_LIMIT,
 			HARM_HOLD_NS);
-	err = loop_init(&s.loop, DRAIN_NS, interval_ns(&s));
+	err = sonde_abort_init(&s.abort, &opts->abort_if);
+	err = err ? err : loop_init(&s.loop, DRAIN_NS, interval_ns(&s));
 	if (!err) {
 		sonde_features_probe(&s.features);
 		err = select_targets(&s);
@@ -260,6 +262,7 @@ int sonde_session_run(const struct sonde_session_opts *opts, struct sonde_snapsh
 	err = err || s.ended ? err : record(&s);
 	err = finish(&s, err);
 	loop_fini(&s.loop);
+	sonde_abort_fini(&s.abort);
 	rebase_fini(&s.rebase);
 	stack_rebase_fini(&s.stack_rebase);
 	sonde_snapshot_fini(&s.base_snap);

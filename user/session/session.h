@@ -8,6 +8,7 @@
 #ifndef SONDE_SESSION_SESSION_H
 #define SONDE_SESSION_SESSION_H
 
+#include "session/abort.h"
 #include "attach/cost.h"
 #include "attach/feature.h"
 #include "attach/plan.h"
@@ -58,6 +59,7 @@ struct sonde_session_opts {
 	const char *only_comm;
 	double harm_limit; /* detach when query p50 exceeds this many times its baseline; 0: default
 			    */
+	struct sonde_abort_rules abort_if; /* let go when one of them holds */
 	uint32_t ring_bytes; /* 0: default */
 	const char *argv;    /* the command line, for the recording    */
 	/* Asked before anything that slows the target is attached, with the expected cost in words.
@@ -78,7 +80,7 @@ struct sonde_session_opts {
 
 /* How a session ended, and what it cost. Strings are static. */
 struct sonde_session_result {
-	/* "duration", "signal", "target exited", "harm", "probes lost", "sink", "tick" */
+	/* "duration", "signal", "target exited", "harm", "abort-if", "probes lost", "sink", "tick" */
 	const char *ended;
 	bool degraded; /* any degraded note was made                                           */
 	uint64_t observed_ns; /* from activate to pause */

@@ -78,14 +78,22 @@ static double restart_alarm(const struct sonde_trial_result *r)
 static void print_short(FILE *out, const struct sonde_trial_result *r)
 {
 	const char *comma = "CAUTION intervals may be too narrow, since it changes so slowly: ";
+	size_t more = 0, told = 0;
 
 	for (size_t i = 0; i < r->n_rows; i++) {
 		if (!r->rows[i].has_interval || !r->rows[i].short_batches)
 			continue;
+		if (!r->rows[i].primary) {
+			more++;
+			continue;
+		}
 		fprintf(out, "%s%s of %s", comma, r->rows[i].metric, SONDE_PLAIN(r->rows[i].arm));
 		comma = ", ";
+		told++;
 	}
-	if (*comma == ',')
+	if (told && more)
+		fprintf(out, " and %zu exploratory rows", more);
+	if (told)
 		fprintf(out, "; record for longer\n");
 }
 

@@ -84,12 +84,21 @@ static void test_csv_row(void **state)
 		"duration_ns,wait_ns,service_ns,send_ns,request_bytes,response_bytes,alloc_bytes,"
 		"alloc_calls,heap_allocated_bytes,heap_freed_bytes,faults,fault_ns,handler_utc,"
 		"found_rows,handler_wall_ms,handler_hits,"
-		"fingerprint_id,fingerprint,text,text_full_bytes,flags\n"
+		"fingerprint_id,fingerprint,text,text_full_bytes,flags"
+		",part_queued_ns,part_user_ns,part_fault_base_ns,part_fault_mthp_ns"
+		",part_fault_pmd_ns,part_fault_cow_ns,part_fault_file_ns"
+		",part_fault_swap_ns,part_fault_other_ns,part_reclaim_ns"
+		",part_compaction_ns,part_sys_madvise_ns,part_sys_munmap_ns"
+		",part_sys_mmap_ns,part_sys_brk_ns,part_sys_other_ns,part_runqueue_ns"
+		",part_off_mmap_lock_ns,part_off_alloc_lock_ns,part_off_lock_ns"
+		",part_off_io_ns,part_off_socket_ns,part_off_sleep_ns,part_off_other_ns"
+		",part_unattributed_ns\n"
 		"1,12,13,0x00000000000000ff,4,unix,mysql,query,3,,ok,,1,,2026-11-30T17:28:30."
 		"001000Z,,"
 		"2026-11-30T17:28:30.003000Z,2026-11-30T17:28:30.004500Z,3500000,,2000000,1500000,"
 		"20,30,,"
-		",4096,0,7,0,,,,,0x8000000000000001,SELECT ?,,15,no_wait|unix\n";
+		",4096,0,7,0,,,,,0x8000000000000001,SELECT ?,,15,no_wait|unix"
+		",0,3000000,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,500000\n";
 	struct sonde_span s = {
 		.target = 1,
 		.pid = 12,
@@ -115,6 +124,8 @@ static void test_csv_row(void **state)
 		.fingerprint_id = 0x8000000000000001ull,
 		.fingerprint = "SELECT ?",
 		.request_len = 15,
+		.has_parts = true,
+		.part_ns = {[SONDE_PART_USER] = 3000000, [SONDE_PART_UNATTRIBUTED] = 500000},
 	};
 	char *got = export_span("csv", &s);
 

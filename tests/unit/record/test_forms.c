@@ -62,9 +62,17 @@ static void record(const char *path)
 	assert_int_equal(sonde_writer_close(&w), 0);
 }
 
+static enum sonde_hist_wanted want(void *ctx, const char *name, const char *label)
+{
+	(void)label;
+	if (strcmp(name, SONDE_FORM_HIST))
+		return SONDE_HIST_SKIP;
+	return *(bool *)ctx ? SONDE_HIST_SUMS : SONDE_HIST_WHOLE;
+}
+
 static struct seen look(const char *path, bool sums)
 {
-	struct sonde_reader_filter filter = {.hist_name = SONDE_FORM_HIST, .hist_sums = sums};
+	struct sonde_reader_filter filter = {.hists = want, .hists_ctx = &sums};
 	struct seen s = {.rows = 0};
 	struct sonde_visitor v = {.ctx = &s, .hist = on_hist};
 	struct sonde_reader *r = NULL;

@@ -25,8 +25,8 @@ until_line /tmp/port "" $anatomy_pid
 sonde stat -p $anatomy_pid --lens query --anatomy on -i 200ms --json >/tmp/stat 2>/tmp/stat.err &
 sonde_pid=$!
 until_line /tmp/stat interval $sonde_pid || cat /tmp/stat.err >&2
-anatomywork --ask "$(head -n 1 /tmp/port)" 1 1 "spin 10" # an accept that was under way may not be seen
-anatomywork --ask "$(head -n 1 /tmp/port)" 1 10 "spin 2000; sleep 20000; touch 100; lock 20000; purge 512"
+anatomyask "$(head -n 1 /tmp/port)" 1 1 "spin 10" # an accept that was under way may not be seen
+anatomyask "$(head -n 1 /tmp/port)" 1 10 "spin 2000; sleep 20000; touch 100; lock 20000; purge 512"
 kill -INT $sonde_pid
 wait $sonde_pid
 kill $anatomy_pid
