@@ -170,6 +170,13 @@ static __always_inline void handled_begin(struct sonde_handled *hc, __u64 id, __
 	hc->more = hc->returned = 0;
 }
 
+/* Of MySQL's commands only these have a text; the words where it would be are other arguments. */
+static __always_inline bool has_text(const struct sonde_ev_span *s)
+{
+	return s->proto != SONDE_PROTO_MYSQL || s->command == SONDE_MYSQL_QUERY ||
+	       s->command == SONDE_MYSQL_PREPARE;
+}
+
 static __always_inline void handled_describe(struct sonde_handled *hc, const struct handler_args *a,
 					     const struct sonde_query_handler *h)
 {
@@ -185,7 +192,13 @@ static __always_inline void handled_describe(struct sonde_handled *hc, const str
 		hc->c.open = SONDE_OPEN_NONE;
 		return;
 	}
-	handler_text(s, a, h);
+	if (has_text(s))
+		handler_text(s, a, h);
+	if (h->proto == SONDE_PROTO_MYSQL && sonde_mysql_no_reply(command)) {
+		s->status = SONDE_SPAN_NO_REPLY;
+		handled_finish(hc);
+		return;
+	}
 	conn_env_open(&hc->c);
 	t = span_current();
 	if (t)
@@ -251,7 +264,8 @@ static __always_inline void handler_enter(const struct handler_args *a,
 	handled_finish(hc);
 	handled_begin(hc, id, key->sp, now, h);
 	handled_describe(hc, a, h);
-	if (!hc->c.open && hc->c.flags & SONDE_CONN_UNIX) { /* a QUIT: nobody tells of the close */
+	if (is_silent(&hc->c) &&
+	    hc->c.flags & SONDE_CONN_UNIX) { /* a QUIT: nobody tells of the close */
 		bpf_map_delete_elem(&handled, &id);
 		return;
 	}

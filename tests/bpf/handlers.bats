@@ -82,8 +82,9 @@ counted_more() { # N METRIC: more than N
 }
 counted() { counted_more 0 "$1"; } # METRIC
 spans() { sql "SELECT count(*) FROM query WHERE ${1:-1}"; }
-dropped() { # [CAUSE]
-	sql "SELECT coalesce(sum(count), 0) FROM drop_total WHERE lens = 'query' AND cause LIKE '${1:-%}'"
+dropped() { # [CAUSE]: without what costs no query
+	sql "SELECT coalesce(sum(count), 0) FROM drop_total WHERE lens = 'query' AND cause <> 'recursion'
+		AND cause LIKE '${1:-%}'"
 }
 
 # Each query once, with its text, on the connection that asked it, its times in order.
@@ -182,7 +183,18 @@ all_told() { # N CONNECTIONS WHAT
 	cp recipes/mariadb.recipe "$T/own.recipe"
 	record --query-source handler
 	"$B/bench/echoload" "$port" --queries 1000 --connections 4 --sql 'SELECT 1 FROM eight' >"$T/load"
+	exec 8<>"/dev/tcp/127.0.0.1/$port" # logs in, and asks for STATISTICS, which has no text
+	[ "$(head -c 78 <&8 | wc -c)" = 78 ]
+	printf '\x05\0\0\x01\x05\xa2\0\0\0' >&8
+	[ "$(head -c 11 <&8 | wc -c)" = 11 ]
+	printf '\x05\0\0\0\x19\x01\0\0\0' >&8 # STMT_CLOSE, before it: not answered
+	printf '\x01\0\0\0\x09' >&8
+	[ "$(head -c 11 <&8 | wc -c)" = 11 ]
 	finish
+	exec 8>&-
+	equal 1 "$(spans "command = 'statistics' AND text IS NULL AND status = 'ok'")" "without a text"
+	equal 1 "$(spans "status = 'no_reply' AND first_ns IS NULL")" "not answered"
+	equal 0 "$(dropped)" drops
 	equal 1000 "$(spans "flags & 65536 AND proto = 'mysql' AND command = 'query'")" spans
 	equal 1000 "$(spans "text = 'SELECT 1 FROM eight' AND index_name = 'eight'")" "text and table"
 	equal 1000 "$(sql "SELECT CAST(max(value) AS INTEGER) FROM metric
@@ -422,4 +434,35 @@ refused() { # STATUS PATTERN ARGUMENTS...: sonde says so in one sentence, and at
 	equal "after|ok hold this|aborted" "$(sql "SELECT group_concat(text || '|' || status, ' ')
 		FROM (SELECT * FROM query ORDER BY start_ns)")" "text and status"
 	equal 1 "$(sql "SELECT last_ns > start_ns FROM query WHERE text = 'hold this'")" "when it died"
+}
+
+# Every span's parts are its duration, and none is less than nothing.
+whole() { # SPANS WHAT
+	local columns
+	columns=$(sql "SELECT group_concat(name, ' + ') FROM pragma_table_info('anatomy')
+		WHERE name LIKE '%_ns'")
+	equal "$1" "$(sql "SELECT count(*) FROM anatomy JOIN query ON query.id = span
+		WHERE duration_ns = $columns AND min(${columns// +/,}) >= 0")" \
+		"spans that are their parts, $2"
+}
+
+@test "where the time of handled queries went, also of one that changed threads" {
+	serve threads
+	record --anatomy on
+	ask --connections 2 --queries 1000
+	finish
+	whole 1000 threads
+	equal 1 "$(sql 'SELECT sum(unattributed_ns) * 20 < sum(duration_ns) FROM anatomy
+		JOIN query ON query.id = span')" "at most 5 % unattributed"
+	# 2 ms of computing between two changes of threads, each of which waits for a thread.
+	printf '%s\n' 'handler yield' 'symbol co_yield' >>"$T/own.recipe"
+	serve coroutine --workers 2 --work 2000
+	record --anatomy on
+	ask --connections 1 --queries 200
+	finish
+	whole 200 coroutine
+	equal 1 "$(sql 'SELECT count(*) >= 150 FROM anatomy WHERE user_ns + runqueue_ns > 1900000')" \
+		"the computing is seen on the thread that did it"
+	equal 1 "$(sql 'SELECT count(*) >= 150 FROM anatomy WHERE unattributed_ns < 1000000')" \
+		"what is not explained is not the computing"
 }

@@ -49,14 +49,11 @@
 #include <unistd.h>
 #include <vector>
 
-static const uint32_t magic = 0xf4f3f2f1;
+#include "handlerclient.h"
+
 static bool mysql, mysql8;
 static unsigned workers = 4, work_us;
 static const char *hold_file = "";
-
-struct header {
-	uint32_t magic, len;
-};
 
 struct coroutine;
 
@@ -69,12 +66,6 @@ struct session {
 	std::vector<char> text;
 };
 
-[[noreturn]] static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
 /* ---- coroutines ---- */
 
 struct coroutine {
@@ -82,7 +73,7 @@ struct coroutine {
 	std::vector<char> stack;
 	session *s;
 	unsigned thread; /* whose queue it is put into next */
-	bool done;
+	bool done, waits; /* waits: until its connection can be read */
 };
 
 struct worker {
@@ -128,16 +119,25 @@ extern "C" __attribute__((noinline)) void co_yield(coroutine *co)
 	asm volatile(""); /* so that the call above is no tail jump: this function has a ret */
 }
 
-static void wait_readable(session *s)
+/* Whoever is told that there are bytes may run it at once: only now that its stack is left. */
+static void arm(coroutine *co)
 {
 	struct epoll_event ev = {};
+	int fd = co->s->fd;
 
+	co->waits = false;
 	ev.events = EPOLLIN | EPOLLONESHOT;
-	ev.data.ptr = s->co;
-	if (epoll_ctl(waiting, EPOLL_CTL_MOD, s->fd, &ev) &&
-	    epoll_ctl(waiting, EPOLL_CTL_ADD, s->fd, &ev))
+	ev.data.ptr = co;
+	if (epoll_ctl(waiting, EPOLL_CTL_MOD, fd, &ev) &&
+	    epoll_ctl(waiting, EPOLL_CTL_ADD, fd, &ev))
 		die("epoll_ctl");
+}
+
+static void wait_readable(session *s)
+{
+	s->co->waits = true;
 	s->co->thread = (*number() + 1) % workers;
+	*parked_here() = s->co;
 	swapcontext(&s->co->context, &pool[*number()]->context);
 }
 
@@ -221,8 +221,6 @@ static void touch()
 
 /* ---- the handler ---- */
 
-static std::atomic<uint64_t> answered;
-
 extern "C" __attribute__((noinline)) int handle_request(session *s, const char *text, uint32_t len)
 {
 	bool touches = len >= 5 && !memcmp(text, "touch", 5);
@@ -257,7 +255,7 @@ extern "C" __attribute__((noinline)) int handle_indirect(session *s, const char 
 }
 
 /* MySQL's, as far as its callers and its mangled name go. */
-enum enum_server_command { COM_QUIT = 1, COM_QUERY = 3 };
+enum enum_server_command { COM_QUIT = 1, COM_QUERY = 3, COM_STMT_CLOSE = 25 };
 class THD;
 union COM_DATA {
 	struct {
@@ -272,8 +270,14 @@ __attribute__((noinline)) bool dispatch_command(THD *thd, const COM_DATA *data,
 {
 	session *s = (session *)thd;
 
-	if (command != COM_QUERY)
+	if (command == COM_QUIT)
 		return true;
+	if (command == COM_STMT_CLOSE) /* is not answered */
+		return false;
+	if (command != COM_QUERY) {
+		send_answer(s, false);
+		return false;
+	}
 	handle_request(s, data->com_query.query, data->com_query.length);
 	return s->served == 0;
 }
@@ -285,6 +289,8 @@ static bool serve_mysql8(session *s)
 	if (!read_request(s))
 		return false;
 	data.com_query = {s->text.data() + 1, (unsigned)s->text.size() - 2, NULL};
+	if (s->text[0] != COM_QUERY) /* another member of the union: a number */
+		data.com_query.query = (const char *)1;
 	if (dispatch_command((THD *)s, &data, (enum_server_command)s->text[0]))
 		return false;
 	answered++;
@@ -382,9 +388,11 @@ static void run_worker(unsigned n)
 		*parked_here() = NULL;
 		swapcontext(&w->context, &co->context);
 		co = *parked_here();
-		if (co && co->done)
+		if (co->done)
 			delete co;
-		else if (co)
+		else if (co->waits)
+			arm(co);
+		else
 			enqueue(co);
 	}
 }
@@ -512,42 +520,6 @@ static int run_server(const std::string &mode)
 	}
 	accept_all(listener, mode);
 	return 0;
-}
-
-/* ---- the client ---- */
-
-static unsigned own_port(int fd)
-{
-	struct sockaddr_in a = {};
-	socklen_t len = sizeof(a);
-
-	getsockname(fd, (struct sockaddr *)&a, &len);
-	return ntohs(a.sin_port);
-}
-
-static void ask(unsigned port, unsigned from, unsigned step, unsigned n, const std::string &text)
-{
-	struct sockaddr_in a = {};
-	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-	char reply[sizeof(header) + 9];
-
-	a.sin_family = AF_INET;
-	a.sin_port = htons((uint16_t)port);
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)))
-		die("connect");
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	for (unsigned i = from; i < n; i += step) {
-		std::string q = text + " " + std::to_string(own_port(fd)) + " " + std::to_string(i);
-		header h = {magic, (uint32_t)q.size()};
-		std::string out = std::string((char *)&h, sizeof(h)) + q;
-
-		if (send(fd, out.data(), out.size(), MSG_NOSIGNAL) != (ssize_t)out.size() ||
-		    recv(fd, reply, sizeof(reply), MSG_WAITALL) != (ssize_t)sizeof(reply))
-			die("query");
-		answered++;
-	}
-	close(fd);
 }
 
 int main(int argc, char **argv)
