@@ -8,7 +8,10 @@ bats_require_minimum_version 1.5.0
 load anatomy_helpers
 
 # "1.06 ms" and the like in ns.
-ns() { awk '{ f["ns"] = 1; f["us"] = 1e3; f["ms"] = 1e6; f["s"] = 1e9; printf "%.0f\n", $1 * f[$2] }' <<<"$1"; }
+ns() {
+	awk '{ f["ns"] = 1; f["us"] = 1e3; f["ms"] = 1e6; f["s"] = 1e9
+		printf "%.0f\n", $1 * f[$2] }' <<<"$1"
+}
 
 # Three significant digits were printed.
 close() { # EXPECTED_NS PRINTED WHAT
@@ -113,8 +116,8 @@ names() { # PART
 	last=$("$SONDE" report "$R" --running=500ms | tail -n 1)
 	# The last row is at the end of what was observed, which the last interval says.
 	at=$(sql 'SELECT max(ts_ns) FROM tick')
-	expected=$(sql "WITH w AS (SELECT duration_ns AS x, pow(2.0, (last_ns - $at) / 500e6) AS w FROM query
-		WHERE last_ns <= $at) SELECT sum(x * w) / sum(w) FROM w")
+	expected=$(sql "WITH w AS (SELECT duration_ns AS x, pow(2.0, (last_ns - $at) / 500e6) AS w
+		FROM query WHERE last_ns <= $at) SELECT sum(x * w) / sum(w) FROM w")
 	read -r -a words <<<"$last"
 	close "$expected" "${words[-2]} ${words[-1]}" "running average"
 }
