@@ -134,7 +134,7 @@ names() { # PART
 	read -r -a words <<<"${line//,/}"
 	[ "${words[5]}" -ge 2 ] && [ "${words[5]}" -le 4 ]
 	# L of the traces against SQL: the sum of all time over the time observed.
-	sql "SELECT sum(duration_ns) * 1.0 / ((SELECT max(ts_ns) FROM tick) - (SELECT min(start_ns) FROM query))
+	sql "SELECT sum(duration_ns) * 1.0 / ((SELECT max(ts_ns) FROM tick) - min(start_ns))
 		FROM query" >"$T/upper" # of a shorter time, so never less
 	awk -v l="${words[2]}" -v upper="$(cat "$T/upper")" 'BEGIN { exit !(l > 0 && l <= upper * 1.01) }'
 	[[ "$line" =~ ([0-9.]+)\ %\ apart ]]
