@@ -132,8 +132,8 @@ static __always_inline void conn_io_init(struct sonde_conn_io *w, struct sonde_c
 /*
  * When the bytes left. The tracepoint comes after the peer was woken, and on a busy machine the
  * server may be preempted in between; TCP notes when it last transmitted (tcp_wstamp_ns, set in
- * __tcp_transmit_skb()). An older time than the request's means that these bytes wait (cork, full
- * window).
+ * __tcp_transmit_skb()). A time not later than the request's, or than that of the answer's bytes before,
+ * means that these bytes wait (Nagle, cork, full window).
  */
 static __always_inline __u64 sent_ns(struct sonde_conn *c, struct sock *sk, __u64 now)
 {
@@ -143,7 +143,7 @@ static __always_inline __u64 sent_ns(struct sonde_conn *c, struct sock *sk, __u6
 		return now;
 	if (bpf_core_field_exists(struct tcp_sock, tcp_wstamp_ns))
 		sent = BPF_CORE_READ((struct tcp_sock *)sk, tcp_wstamp_ns);
-	return sent > c->span.request_end_ns && sent >= c->span.last_ns && sent < now ? sent : now;
+	return sent > c->span.request_end_ns && sent > c->span.last_ns && sent < now ? sent : now;
 }
 
 SEC("?tp_btf/sock_recv_length")

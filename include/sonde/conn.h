@@ -89,7 +89,8 @@ CONN_INLINE void conn_span_begin(struct sonde_conn *c, sonde_u64 start_ns, sonde
 	if (c->flags & SONDE_CONN_UNIX)
 		s->flags |= SONDE_SPAN_F_UNIX;
 	c->open = SONDE_OPEN_READING;
-	c->tx = c->flags & SONDE_CONN_UNSURE ? SONDE_TX_LOST : SONDE_TX_FIRST;
+	c->tx = c->flags & SONDE_CONN_UNSURE || c->proto == SONDE_PROTO_HTTP ? SONDE_TX_LOST
+									     : SONDE_TX_FIRST;
 	c->tx_have = 0;
 	c->tx_left = 0;
 	c->tx_final = 0;
@@ -115,15 +116,17 @@ CONN_INLINE sonde_u8 conn_mysql_layout(sonde_u16 command)
 
 CONN_INLINE bool conn_no_reply(const struct sonde_conn *c, sonde_u16 command)
 {
-	return c->proto == SONDE_PROTO_MYSQL ? sonde_mysql_no_reply(command)
-					     : command == SONDE_API_PERSIST;
+	return c->proto == SONDE_PROTO_MYSQL
+		       ? sonde_mysql_no_reply(command)
+		       : c->proto == SONDE_PROTO_SPHINXAPI && command == SONDE_API_PERSIST;
 }
 
 /* Not queries: they end a connection, or prolong it. */
 CONN_INLINE bool conn_is_silent(const struct sonde_conn *c, sonde_u16 command)
 {
-	return c->proto == SONDE_PROTO_MYSQL ? command == SONDE_MYSQL_QUIT
-					     : command == SONDE_API_PERSIST;
+	return c->proto == SONDE_PROTO_MYSQL
+		       ? command == SONDE_MYSQL_QUIT
+		       : c->proto == SONDE_PROTO_SPHINXAPI && command == SONDE_API_PERSIST;
 }
 
 /* The next request of the queue becomes the open span. */
@@ -142,7 +145,9 @@ CONN_INLINE void conn_pop(struct sonde_conn *c)
 	c->span.version = q.version;
 	c->span.request_len = q.len;
 	c->span.request_end_ns = q.start_ns;
-	c->span.bytes_in = q.len + (c->proto == SONDE_PROTO_MYSQL ? 5 : SONDE_API_HEADER);
+	c->span.bytes_in = q.len + (c->proto == SONDE_PROTO_MYSQL  ? SONDE_MYSQL_HEADER + 1
+				    : c->proto == SONDE_PROTO_HTTP ? 0
+								   : SONDE_API_HEADER);
 	c->open = SONDE_OPEN_READ;
 	if (c->tx != SONDE_TX_LOST && c->proto == SONDE_PROTO_MYSQL)
 		c->tx = conn_mysql_layout(q.command);
@@ -214,5 +219,72 @@ CONN_INLINE void conn_eof(struct sonde_conn *c)
 
 #include "conn_rx.h"
 #include "conn_tx.h"
+#include "conn_http.h"
+
+/* ---- what the environment calls ---- */
+
+/* The server read @w->len bytes. */
+CONN_INLINE void conn_received(struct sonde_conn_io *w)
+{
+	struct sonde_conn *c = w->c;
+	sonde_u64 ready = c->ready_ns;
+
+	c->ready_ns = 0;
+	if (c->flags & SONDE_CONN_DEAD)
+		return;
+	c->arrival_ns = ready ? ready : c->last_ready_ns;
+	if (c->proto == SONDE_PROTO_UNKNOWN) {
+		c->rx_have = 0;
+		if (conn_http_method(w))
+			c->proto = SONDE_PROTO_HTTP;
+	}
+	if (c->proto == SONDE_PROTO_HTTP) {
+		conn_http_received(w);
+		return;
+	}
+	if (!w->seen && c->rx == SONDE_RX_HEAD) {
+		conn_lose(c);
+		return;
+	}
+	conn_env_loop(2 * SONDE_CONN_QUEUE + 4, conn_rx_step, w);
+	if (w->off < w->len && !(c->flags & SONDE_CONN_DEAD) && c->proto != SONDE_PROTO_UNKNOWN)
+		conn_lose(c);
+}
+
+/* The server wrote @w->len bytes. */
+CONN_INLINE void conn_sent(struct sonde_conn_io *w)
+{
+	struct sonde_conn *c = w->c;
+
+	if (c->flags & SONDE_CONN_DEAD)
+		return;
+	if (c->proto == SONDE_PROTO_UNKNOWN) {
+		conn_tx_probe(w);
+		return;
+	}
+	if (c->proto == SONDE_PROTO_HTTP) {
+		conn_http_sent(w);
+		return;
+	}
+	if (!c->open) {
+		conn_tx_unasked(w);
+		return;
+	}
+	conn_tx_begin(w);
+	if (!w->seen) {
+		conn_env_drop(SONDE_DROP_GAP);
+		c->tx = SONDE_TX_LOST;
+		return;
+	}
+	if (c->tx != SONDE_TX_LOST) {
+		conn_env_loop(SONDE_CONN_PACKETS, conn_tx_step, w);
+		if (w->off < w->len && c->open)
+			c->tx = SONDE_TX_LOST;
+		else if (w->off < w->len)
+			conn_env_drop(SONDE_DROP_UNMATCHED);
+	}
+	if (c->open && c->tx == SONDE_TX_LOST)
+		conn_tx_tail(w);
+}
 
 #endif

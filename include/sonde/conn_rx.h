@@ -260,11 +260,6 @@ CONN_INLINE int conn_rx_probe(struct sonde_conn_io *w)
 		conn_give_up(c, SONDE_DROP_ENCRYPTED);
 		return 1;
 	}
-	if (sonde_wire_is_http(c->rx_head)) {
-		c->proto = SONDE_PROTO_HTTP;
-		conn_give_up(c, SONDE_DROP_UNDECODED);
-		return 1;
-	}
 	c->proto = sonde_api_is_handshake(c->rx_head) ? SONDE_PROTO_SPHINXAPI
 						      : sonde_wire_guess(c->rx_head, have);
 	if (c->proto == SONDE_PROTO_UNKNOWN)
@@ -345,27 +340,6 @@ static long conn_rx_step(sonde_u32 i, void *ctx)
 			return 0;
 	}
 	return conn_rx_body(w);
-}
-
-/* The server read @w->len bytes. */
-CONN_INLINE void conn_received(struct sonde_conn_io *w)
-{
-	struct sonde_conn *c = w->c;
-	sonde_u64 ready = c->ready_ns;
-
-	c->ready_ns = 0;
-	if (c->flags & SONDE_CONN_DEAD)
-		return;
-	c->arrival_ns = ready ? ready : c->last_ready_ns;
-	if (c->proto == SONDE_PROTO_UNKNOWN)
-		c->rx_have = 0;
-	if (!w->seen && c->rx == SONDE_RX_HEAD) {
-		conn_lose(c);
-		return;
-	}
-	conn_env_loop(2 * SONDE_CONN_QUEUE + 4, conn_rx_step, w);
-	if (w->off < w->len && !(c->flags & SONDE_CONN_DEAD) && c->proto != SONDE_PROTO_UNKNOWN)
-		conn_lose(c);
 }
 
 #endif

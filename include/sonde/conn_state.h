@@ -68,7 +68,7 @@ struct sonde_conn {
 	sonde_u8 rx, rx_have, rx_body, rx_command_due, rx_more;
 	sonde_u8 open, tx, tx_have, tx_final;
 	sonde_u8 queued, handshaken, by_handler, pad; /* by_handler: enum sonde_conn_by */
-	sonde_u32 runs; /* program runs since the last span; not exact */
+	sonde_u32 runs;	  /* program runs since the last span; not exact */
 	sonde_u32 reader; /* the thread that read from it last */
 	sonde_u8 rx_head[16], tx_head[32];
 	sonde_u8 tx_window[SONDE_CONN_WINDOW + 16];

@@ -296,36 +296,4 @@ CONN_INLINE void conn_tx_unasked(struct sonde_conn_io *w)
 		conn_env_drop(c->seq ? SONDE_DROP_UNMATCHED : SONDE_DROP_NO_ENTRY);
 }
 
-/* The server wrote @w->len bytes. */
-CONN_INLINE void conn_sent(struct sonde_conn_io *w)
-{
-	struct sonde_conn *c = w->c;
-
-	if (c->flags & SONDE_CONN_DEAD)
-		return;
-	if (c->proto == SONDE_PROTO_UNKNOWN) {
-		conn_tx_probe(w);
-		return;
-	}
-	if (!c->open) {
-		conn_tx_unasked(w);
-		return;
-	}
-	conn_tx_begin(w);
-	if (!w->seen) {
-		conn_env_drop(SONDE_DROP_GAP);
-		c->tx = SONDE_TX_LOST;
-		return;
-	}
-	if (c->tx != SONDE_TX_LOST) {
-		conn_env_loop(SONDE_CONN_PACKETS, conn_tx_step, w);
-		if (w->off < w->len && c->open)
-			c->tx = SONDE_TX_LOST;
-		else if (w->off < w->len)
-			conn_env_drop(SONDE_DROP_UNMATCHED);
-	}
-	if (c->open && c->tx == SONDE_TX_LOST)
-		conn_tx_tail(w);
-}
-
 #endif

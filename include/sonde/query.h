@@ -7,7 +7,7 @@
 #define SONDE_QUERY_H
 
 /* Protocols whose queries are told apart, in words. */
-#define SONDE_QUERY_PROTOCOLS "MySQL, SphinxAPI"
+#define SONDE_QUERY_PROTOCOLS "MySQL, SphinxAPI, HTTP"
 
 #include "hist.h"
 #include "part.h"
@@ -24,6 +24,11 @@
 	X(UPDATE, "update", SONDE_PROTO_SPHINXAPI, 2)                                              \
 	X(STATUS, "status", SONDE_PROTO_SPHINXAPI, 5)                                              \
 	X(SPHINXQL, "sphinxql", SONDE_PROTO_SPHINXAPI, 8)                                          \
+	X(GET, "get", SONDE_PROTO_HTTP, SONDE_HTTP_GET)                                            \
+	X(POST, "post", SONDE_PROTO_HTTP, SONDE_HTTP_POST)                                         \
+	X(PUT, "put", SONDE_PROTO_HTTP, SONDE_HTTP_PUT)                                            \
+	X(HEAD, "head", SONDE_PROTO_HTTP, SONDE_HTTP_HEAD)                                         \
+	X(DELETE, "delete", SONDE_PROTO_HTTP, SONDE_HTTP_DELETE)                                   \
 	X(OTHER, "other", SONDE_PROTO_UNKNOWN, 0)
 
 enum sonde_query_class {
@@ -64,7 +69,7 @@ enum sonde_query_counter {
 	SONDE_QUERY_HEAP_FREED,
 	SONDE_QUERY_UNFINISHED, /* still being answered at the end; in none of the above         */
 	SONDE_QUERY_ANATOMY_EVENTS, /* that changed what queries' time was charged to */
-	SONDE_QUERY_DISTURBED, /* answered queries that overlapped a window: in no histogram */
+	SONDE_QUERY_DISTURBED,	    /* answered queries that overlapped a window: in no histogram */
 	SONDE_QUERY_ENTRY_HITS, /* runs of the programs in the daemon's code, by hook            */
 	SONDE_QUERY_RETURN_HITS,
 	SONDE_QUERY_YIELD_HITS,

@@ -118,8 +118,8 @@ SONDE_WIRE_INLINE bool sonde_api_is_handshake(const sonde_u8 *p)
 }
 
 /*
- * Header of a request: a known command, version 1.x, a length that servers accept. 8 bytes. PERSIST,
- * which clients send first on a connection they keep, has version 0.
+ * Header of a request: a known command, version 1.x, a length that servers accept. 8 bytes.
+ * PERSIST, which clients send first on a connection they keep, has version 0.
  */
 SONDE_WIRE_INLINE bool sonde_api_is_request(const sonde_u8 *p)
 {
@@ -142,18 +142,56 @@ SONDE_WIRE_INLINE bool sonde_wire_is_tls(const sonde_u8 *p)
 	return p[0] == 0x16 && p[1] == 0x03 && p[2] <= 4;
 }
 
-/* The methods that Manticore's multi-protocol port looks for. 4 bytes. */
-SONDE_WIRE_INLINE bool sonde_wire_is_http(const sonde_u8 *p)
+/* Methods of HTTP/1.1 as commands: numbers that no other protocol's command has. */
+enum sonde_http_method {
+	SONDE_HTTP_NONE = 0,
+	SONDE_HTTP_GET = 0x101,
+	SONDE_HTTP_POST,
+	SONDE_HTTP_PUT,
+	SONDE_HTTP_HEAD,
+	SONDE_HTTP_DELETE,
+	SONDE_HTTP_PATCH,
+	SONDE_HTTP_OPTIONS,
+};
+
+#define SONDE_HTTP_HEADER 8 /* bytes that tell a method, with the slash that its path begins with  \
+			     */
+
+/*
+ * The method that a request begins with, or none: a body may begin with the word, but hardly with
+ * word, blank and slash. SONDE_HTTP_HEADER bytes.
+ */
+SONDE_WIRE_INLINE enum sonde_http_method sonde_http_method(const sonde_u8 *p)
 {
 	switch (sonde_wire_be32(p)) {
 	case 0x47455420: /* "GET " */
+		return p[4] == '/' ? SONDE_HTTP_GET : SONDE_HTTP_NONE;
 	case 0x504f5354: /* "POST" */
+		return p[4] == ' ' && p[5] == '/' ? SONDE_HTTP_POST : SONDE_HTTP_NONE;
 	case 0x50555420: /* "PUT " */
+		return p[4] == '/' ? SONDE_HTTP_PUT : SONDE_HTTP_NONE;
 	case 0x48454144: /* "HEAD" */
-	case 0x44454c45: /* "DELE" */
-		return true;
+		return p[4] == ' ' && p[5] == '/' ? SONDE_HTTP_HEAD : SONDE_HTTP_NONE;
+	case 0x44454c45: /* "DELE", "TE /" */
+		return sonde_wire_be32(p + 4) == 0x5445202f ? SONDE_HTTP_DELETE : SONDE_HTTP_NONE;
+	case 0x50415443: /* "PATC", "H /" */
+		return sonde_wire_be32(p + 4) >> 8 == 0x48202f ? SONDE_HTTP_PATCH : SONDE_HTTP_NONE;
+	case 0x4f505449: /* "OPTI", "ONS " */
+		return sonde_wire_be32(p + 4) == 0x4f4e5320 ? SONDE_HTTP_OPTIONS : SONDE_HTTP_NONE;
 	}
-	return false;
+	return SONDE_HTTP_NONE;
+}
+
+#define SONDE_HTTP_STATUS 12 /* bytes of "HTTP/1.1 200" */
+
+/* The status that a response begins with, 0: it does not begin here. SONDE_HTTP_STATUS bytes. */
+SONDE_WIRE_INLINE sonde_u32 sonde_http_status(const sonde_u8 *p)
+{
+	if (sonde_wire_be32(p) != 0x48545450 || p[4] != '/' || p[5] != '1' || p[6] != '.' ||
+	    p[8] != ' ' || p[9] < '1' || p[9] > '9' || p[10] < '0' || p[10] > '9' || p[11] < '0' ||
+	    p[11] > '9')
+		return 0;
+	return (p[9] - '0') * 100u + (p[10] - '0') * 10u + (p[11] - '0');
 }
 
 /*

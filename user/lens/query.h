@@ -19,6 +19,23 @@ bool sonde_query_has_anatomy(const struct sonde_lens_opts *opts);
 /* Lower-case name of a command; "command_N" style names are never made: unknown is "unknown". */
 const char *sonde_mysql_command_name(unsigned command);
 const char *sonde_sphinxapi_command_name(unsigned command);
+const char *sonde_http_command_name(unsigned command);
+
+/* The parts of an HTTP request's first bytes; pointers go into them. What is not there is empty. */
+struct sonde_http_request {
+	const char *method, *path, *body;
+	size_t method_len, path_len, body_len;
+};
+/* false: this is no request. */
+bool sonde_http_decode(const char *text, size_t len, struct sonde_http_request *out);
+
+/*
+ * The form of an HTTP request: method, path with its numbers replaced, keys of its query string,
+ * and of a body SQL or JSON without literals. *index (SONDE_INDEX_BYTES) as the body names it, or
+ * "". Writes at most @size - 1 bytes and a NUL; returns the length, 0 for what is no request.
+ */
+size_t sonde_http_fingerprint(const char *text, size_t len, bool cut, char *out, size_t size,
+			      char *index);
 
 /*
  * The statement in a MySQL request's body (after the command byte): skips the empty list of query

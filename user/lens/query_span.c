@@ -101,6 +101,8 @@ static int describe(const struct sonde_ev_span *ev, struct query_text *t)
 	t->queries = 1;
 	if (ev->proto == SONDE_PROTO_SPHINXAPI) {
 		n = describe_api(ev, cut, out, sizeof(out), t);
+	} else if (ev->proto == SONDE_PROTO_HTTP && !(ev->flags & SONDE_SPAN_F_BY_HANDLER)) {
+		n = sonde_http_fingerprint(ev->text, len, cut, out, sizeof(out), t->index);
 	} else if (ev->command == SONDE_MYSQL_QUERY || ev->command == SONDE_MYSQL_PREPARE) {
 		const char *sql = sonde_mysql_statement(ev->text, &len);
 
@@ -181,8 +183,7 @@ static void prepared_find(struct query_state *st, const struct sonde_ev_span *ev
 	const struct query_prepared *p;
 	uint32_t statement;
 
-	out->fingerprint =
-		ev->flags & SONDE_SPAN_F_BY_HANDLER ? PREPARED_UNSEEN : PREPARED_BEFORE;
+	out->fingerprint = ev->flags & SONDE_SPAN_F_BY_HANDLER ? PREPARED_UNSEEN : PREPARED_BEFORE;
 	out->fingerprint_id = sonde_fingerprint_id(out->fingerprint, strlen(out->fingerprint));
 	if (ev->text_len < sizeof(statement) || ev->flags & SONDE_SPAN_F_BY_HANDLER)
 		return;
@@ -257,6 +258,22 @@ static void copy_charges(const struct sonde_lens_ctx *ctx, const struct sonde_ev
 	s->has_faults = ev->faults > 0;
 }
 
+/* The request line without the version, and the body: headers may hold secrets. */
+static int http_text(struct query_state *st, const struct sonde_ev_span *ev, struct sonde_span *s)
+{
+	struct sonde_http_request r;
+
+	if (!sonde_http_decode(ev->text, ev->text_len, &r))
+		return 0;
+	sonde_str_clear(&st->text);
+	if (sonde_str_add_utf8(&st->text, r.method, (size_t)(r.path + r.path_len - r.method)) ||
+	    (r.body_len && (sonde_str_add_utf8(&st->text, " ", 1) ||
+			    sonde_str_add_utf8(&st->text, r.body, r.body_len))))
+		return -ENOMEM;
+	s->text = st->text.s;
+	return 0;
+}
+
 /* The text is kept only where it was asked for. */
 static int copy_text(struct sonde_lens_ctx *ctx, const struct sonde_ev_span *ev,
 		     struct sonde_span *s)
@@ -273,6 +290,8 @@ static int copy_text(struct sonde_lens_ctx *ctx, const struct sonde_ev_span *ev,
 			return 0;
 		text = api.text;
 		n = api.text_len;
+	} else if (ev->proto == SONDE_PROTO_HTTP && !(ev->flags & SONDE_SPAN_F_BY_HANDLER)) {
+		return http_text(st, ev, s);
 	} else if (ev->command == SONDE_MYSQL_EXECUTE) {
 		return 0; /* an id and binary values */
 	} else {
@@ -300,9 +319,12 @@ static int describe_span(struct query_state *st, const struct sonde_ev_span *ev,
 		s->statements = t->queries;
 		return 0;
 	}
-	s->command = ev->proto == SONDE_PROTO_UNKNOWN
-			     ? "request"
-			     : sonde_mysql_command_name(ev->command);
+	if (ev->proto == SONDE_PROTO_HTTP && !(ev->flags & SONDE_SPAN_F_BY_HANDLER)) {
+		s->command = sonde_http_command_name(ev->command);
+		return 0;
+	}
+	s->command = ev->proto == SONDE_PROTO_UNKNOWN ? "request"
+						      : sonde_mysql_command_name(ev->command);
 	if (ev->command == SONDE_MYSQL_EXECUTE)
 		prepared_find(st, ev, s);
 	if (ev->command == SONDE_MYSQL_PREPARE && ev->status == SONDE_SPAN_OK &&

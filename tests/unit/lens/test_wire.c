@@ -70,9 +70,20 @@ static void test_other_protocols(void **state)
 	(void)state;
 	assert_true(sonde_wire_is_tls(B("\x16\3\1\2")));
 	assert_false(sonde_wire_is_tls(B("\x16\2\1\2")));
-	assert_true(sonde_wire_is_http(B("POST")));
-	assert_true(sonde_wire_is_http(B("GET ")));
-	assert_false(sonde_wire_is_http(B("GETS")));
+	assert_int_equal(sonde_http_method(B("POST /sq")), SONDE_HTTP_POST);
+	assert_int_equal(sonde_http_method(B("GET / HT")), SONDE_HTTP_GET);
+	assert_int_equal(sonde_http_method(B("PUT /abc")), SONDE_HTTP_PUT);
+	assert_int_equal(sonde_http_method(B("HEAD /ab")), SONDE_HTTP_HEAD);
+	assert_int_equal(sonde_http_method(B("DELETE /")), SONDE_HTTP_DELETE);
+	assert_int_equal(sonde_http_method(B("PATCH /a")), SONDE_HTTP_PATCH);
+	assert_int_equal(sonde_http_method(B("OPTIONS ")), SONDE_HTTP_OPTIONS);
+	assert_int_equal(sonde_http_method(B("GETS / H")), SONDE_HTTP_NONE);
+	assert_int_equal(sonde_http_method(B("GET away")), SONDE_HTTP_NONE);
+	assert_int_equal(sonde_http_method(B("DELETEd/")), SONDE_HTTP_NONE);
+	assert_int_equal(sonde_http_status(B("HTTP/1.1 200")), 200);
+	assert_int_equal(sonde_http_status(B("HTTP/1.0 404")), 404);
+	assert_int_equal(sonde_http_status(B("HTTP/2.0 200")), 0);
+	assert_int_equal(sonde_http_status(B("HTTP/1.1 2x0")), 0);
 	assert_true(sonde_api_is_handshake(B("\0\0\0\1")));
 	assert_false(sonde_api_is_handshake(B("\1\0\0\0")));
 }
