@@ -382,7 +382,7 @@ const struct sonde_lens sonde_lens_query = {
 	.overhead = "about 1 us a query, with its anatomy 1 to 2 us more; other processes a "
 		    "look-up a socket call, with anatomy 0.2 us a system call",
 	.blind_spots =
-		"encrypted or compressed connections and HTTP, but for what a recipe's handlers "
+		"encrypted or compressed connections and HTTP/2, but for what a recipe's handlers "
 		"tell; text sent or read by io_uring and sendfile; times inside the network card "
 		"and the client",
 	.metrics = metrics,
