@@ -140,3 +140,15 @@ names() { # PART
 	[[ "$line" =~ ([0-9.]+)\ %\ apart ]]
 	awk -v d="${BASH_REMATCH[1]}" 'BEGIN { exit !(d <= 2) }'
 }
+
+# Stored are the ten slowest; the table by form counts every query, and the lost ones are said.
+@test "by form: every query that came, whatever traces are kept, and of all" {
+	serve
+	record --lens query --spans slowest=10/h
+	ask 2 150 "spin 300"
+	ask 2 150 "spin 100"
+	finish
+	"$SONDE" report "$R" | tee "$T/report"
+	grep -q '^By form: 600 of 600 answered queries$' "$T/report"
+	grep -A 2 '^By form' "$T/report" | tail -n 1 | grep -q '^ *600 .* 100.0 %  *spin ?'
+}

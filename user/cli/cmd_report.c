@@ -46,6 +46,11 @@ static int report_sites(const struct sonde_args *args, struct sonde_reader *r,
 	return err;
 }
 
+static const char *form_text(void *ctx, uint64_t id, char *buf, size_t size)
+{
+	return sonde_reader_fingerprint(ctx, id, buf, size);
+}
+
 static int run_report(const struct sonde_args *args)
 {
 	struct sonde_report_opts opts = {.slowest = args->slowest,
@@ -67,6 +72,8 @@ static int run_report(const struct sonde_args *args)
 		sonde_reader_free(&r);
 		return err;
 	}
+	opts.form_text = form_text;
+	opts.form_ctx = r;
 	if (!err)
 		err = sonde_report_new(&rep, &opts);
 	if (!err)

@@ -418,6 +418,9 @@ static void print_queries(FILE *out, struct sonde_report *rep)
 	struct sonde_flow_counted all = counted(rep, seen);
 
 	print_latency(out, rep, seen);
+	if (seen && !all_traced(rep, seen))
+		sonde_report_forms(out, &rep->snap, rep->opts.rows, rep->opts.form_text,
+				   rep->opts.form_ctx);
 	if (!t->spans) {
 		if (seen)
 			print_none(out, rep, seen);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "model/visitor.h"
+#include "show/report_forms.h"
 
 struct sonde_report_opts {
 	uint32_t slowest;  /* queries listed; 0: 10                     */
@@ -21,6 +22,8 @@ struct sonde_report_opts {
 	double tail_share; /* with any of these three only they are printed; 0: not asked for */
 	int by;		   /* enum sonde_query_key + 1 */
 	uint64_t running_ns;
+	sonde_form_text *form_text; /* the text of a form of query; NULL: ids are printed */
+	void *form_ctx;
 	bool all; /* threads, mappings and sites of faults: all */
 };
 
