@@ -54,6 +54,14 @@ static const struct {
 	SEED("\0\4\1\x19\0\0\0\0"),
 	SEED("\x16\3\1\2\0\1\0\1"),
 	SEED("GET /search HTTP/1.1\r\n\r\n"),
+	SEED("HEAD / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n"),
+	SEED("POST /sql HTTP/1.1\r\nContent-Length: 8\r\n\r\nSELECT 1"),
+	SEED("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"),
+	SEED("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"),
+	SEED("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nA\r\n0123456789\r\n0\r\n\r\n"),
+	SEED("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"),
+	SEED("HTTP/1.1 101 Switching\r\n\r\n"),
+	SEED("HTTP/1.1 200 OK\r\n\r\nuntil closed"),
 };
 
 static void check_spans(void)

@@ -21,13 +21,14 @@ const char *sonde_mysql_command_name(unsigned command);
 const char *sonde_sphinxapi_command_name(unsigned command);
 const char *sonde_http_command_name(unsigned command);
 
-/* The parts of an HTTP request's first bytes; pointers go into them. What is not there is empty. */
+/* The parts of an HTTP request's first bytes; pointers go into them, or a body in chunks into the
+ * buffer given. What is not there is empty. */
 struct sonde_http_request {
 	const char *method, *path, *body;
 	size_t method_len, path_len, body_len;
 };
-/* false: this is no request. */
-bool sonde_http_decode(const char *text, size_t len, struct sonde_http_request *out);
+/* @joined: room for @len bytes. false: this is no request. */
+bool sonde_http_decode(const char *text, size_t len, char *joined, struct sonde_http_request *out);
 
 /*
  * The form of an HTTP request: method, path with its numbers replaced, keys of its query string,

@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/mem.h"
 #include "lens/query.h"
@@ -36,7 +37,42 @@ static const char *find(const char *s, size_t n, const char *what)
 	return memmem(s, n, what, strlen(what));
 }
 
-bool sonde_http_decode(const char *text, size_t len, struct sonde_http_request *out)
+/* Is the body in chunks, as a header before @body says? */
+static bool is_chunked(const char *text, const char *body)
+{
+	static const char name[] = "transfer-encoding: chunked";
+
+	for (const char *at = text; at + sizeof(name) - 1 <= body; at++)
+		if (!strncasecmp(at, name, sizeof(name) - 1))
+			return true;
+	return false;
+}
+
+static int hex(char c)
+{
+	return isdigit((unsigned char)c)    ? c - '0'
+	       : isxdigit((unsigned char)c) ? (c | 32) - 'a' + 10
+					    : -1;
+}
+
+/* The chunks of @n bytes without their sizes, as far as they go; the length. */
+static size_t join_chunks(const char *s, size_t n, char *to)
+{
+	size_t i = 0, o = 0, size;
+
+	while (i < n && hex(s[i]) >= 0) {
+		for (size = 0; i < n && hex(s[i]) >= 0 && size <= n; i++)
+			size = size * 16 + (size_t)hex(s[i]);
+		while (i < n && s[i] != '\n')
+			i++;
+		for (i++; i < n && size; size--)
+			to[o++] = s[i++];
+		i += 2; /* the line's end behind the chunk */
+	}
+	return o;
+}
+
+bool sonde_http_decode(const char *text, size_t len, char *joined, struct sonde_http_request *out)
 {
 	const char *line_end = find(text, len, "\r\n"), *blank = memchr(text, ' ', len), *end,
 		   *body;
@@ -55,6 +91,10 @@ bool sonde_http_decode(const char *text, size_t len, struct sonde_http_request *
 	body = find(text, len, "\r\n\r\n");
 	out->body = body ? body + 4 : text + len;
 	out->body_len = (size_t)(text + len - out->body);
+	if (body && is_chunked(text, body)) {
+		out->body_len = join_chunks(out->body, out->body_len, joined);
+		out->body = joined;
+	}
 	return true;
 }
 
@@ -197,13 +237,6 @@ static void json_index(const char *s, size_t n, char *index, size_t size)
 	}
 }
 
-static int hex(char c)
-{
-	return isdigit((unsigned char)c)    ? c - '0'
-	       : isxdigit((unsigned char)c) ? (c | 32) - 'a' + 10
-					    : 0;
-}
-
 /* application/x-www-form-urlencoded, in a buffer of at least @n bytes; its length. */
 static size_t decode_form(const char *s, size_t n, char *to)
 {
@@ -211,7 +244,7 @@ static size_t decode_form(const char *s, size_t n, char *to)
 
 	for (size_t i = 0; i < n && s[i] != '&'; i++) {
 		if (s[i] == '%' && i + 2 < n) {
-			to[o++] = (char)(hex(s[i + 1]) << 4 | hex(s[i + 2]));
+			to[o++] = (char)((hex(s[i + 1]) & 15) << 4 | (hex(s[i + 2]) & 15));
 			i += 2;
 		} else {
 			to[o++] = s[i] == '+' ? ' ' : s[i];
@@ -245,18 +278,18 @@ static bool is_sql_endpoint(const char *path, size_t n)
 size_t sonde_http_fingerprint(const char *text, size_t len, bool cut, char *out, size_t size,
 			      char *index)
 {
+	char joined[SONDE_TEXT_BYTES];
 	struct sonde_http_request r;
 	struct out o = {out, 0, size};
 	const char *question;
 	size_t path;
 
 	*index = '\0';
-	if (!size || !sonde_http_decode(text, len, &r))
+	if (!size || len > sizeof(joined) || !sonde_http_decode(text, len, joined, &r))
 		return 0;
 	question = memchr(r.path, '?', r.path_len);
 	path = question ? (size_t)(question - r.path) : r.path_len;
-	for (size_t i = 0; i < r.method_len; i++)
-		put(&o, (char)tolower((unsigned char)r.method[i]));
+	put_text(&o, r.method, r.method_len);
 	put(&o, ' ');
 	put_path(&o, r.path, path);
 	if (question && !is_sql_endpoint(r.path, path)) {

@@ -261,9 +261,10 @@ static void copy_charges(const struct sonde_lens_ctx *ctx, const struct sonde_ev
 /* The request line without the version, and the body: headers may hold secrets. */
 static int http_text(struct query_state *st, const struct sonde_ev_span *ev, struct sonde_span *s)
 {
+	char joined[SONDE_TEXT_BYTES];
 	struct sonde_http_request r;
 
-	if (!sonde_http_decode(ev->text, ev->text_len, &r))
+	if (!sonde_http_decode(ev->text, ev->text_len, joined, &r))
 		return 0;
 	sonde_str_clear(&st->text);
 	if (sonde_str_add_utf8(&st->text, r.method, (size_t)(r.path + r.path_len - r.method)) ||

@@ -12,23 +12,27 @@ static void test_forms(void **state)
 	static const struct {
 		const char *text, *form, *index;
 	} rows[] = {
-		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "get /", ""},
-		{"GET /items/42/parts/9f86d081 HTTP/1.1\r\n\r\n", "get /items/?/parts/?", ""},
-		{"GET /a?x=1&y=two HTTP/1.1\r\n\r\n", "get /a?x=?&y=?", ""},
-		{"DELETE /v1/3fa85f64-5717-4562-b3fc-2c963f66afa6 HTTP/1.1\r\n\r\n", "delete /v1/?",
+		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET /", ""},
+		{"GET /items/42/parts/9f86d081 HTTP/1.1\r\n\r\n", "GET /items/?/parts/?", ""},
+		{"GET /a?x=1&y=two HTTP/1.1\r\n\r\n", "GET /a?x=?&y=?", ""},
+		{"DELETE /v1/3fa85f64-5717-4562-b3fc-2c963f66afa6 HTTP/1.1\r\n\r\n", "DELETE /v1/?",
 		 ""},
 		{"POST /search HTTP/1.1\r\nContent-Length: "
 		 "9\r\n\r\n{\"index\":\"docs\",\"limit\":20,"
 		 "\"query\":{\"match\":{\"*\":\"red \\\" shoes\"}}}",
-		 "post /search {\"index\":?,\"limit\":?,\"query\":{\"match\":{\"*\":?}}}", "docs"},
+		 "POST /search {\"index\":?,\"limit\":?,\"query\":{\"match\":{\"*\":?}}}", "docs"},
 		{"POST /search HTTP/1.1\r\n\r\n{\"table\" : \"t1\", \"ids\" : [1, 2 ,3, \"x\"]}",
-		 "post /search {\"table\":?,\"ids\":[?]}", "t1"},
+		 "POST /search {\"table\":?,\"ids\":[?]}", "t1"},
 		{"POST /sql "
 		 "HTTP/1.1\r\n\r\nquery=SELECT%20*+FROM+docs+WHERE+MATCH('a')+AND+id%3D7&mode=raw",
-		 "post /sql select * from docs where match(?) and id=?", "docs"},
-		{"GET /sql?query=SELECT+1 HTTP/1.1\r\n\r\n", "get /sql select ?", ""},
-		{"POST /cli HTTP/1.1\r\n\r\nSHOW TABLES", "post /cli show tables", ""},
-		{"PUT /x", "put /x", ""},
+		 "POST /sql select * from docs where match(?) and id=?", "docs"},
+		{"GET /sql?query=SELECT+1 HTTP/1.1\r\n\r\n", "GET /sql select ?", ""},
+		{"POST /cli HTTP/1.1\r\n\r\nSHOW TABLES", "POST /cli show tables", ""},
+		{"POST /s HTTP/1.1\r\ntransfer-Encoding: "
+		 "Chunked\r\n\r\n10\r\n{\"index\":\"docs\",\r\n"
+		 "6\r\n\"n\":7}\r\n0\r\n\r\n",
+		 "POST /s {\"index\":?,\"n\":?}", "docs"},
+		{"PUT /x", "PUT /x", ""},
 		{"GET", "", ""},
 		{"", "", ""},
 	};
@@ -48,8 +52,8 @@ static void test_forms(void **state)
 /* Every cut of a request, in a buffer of its own length, into buffers of every small size. */
 static void test_cut_anywhere(void **state)
 {
-	static const char text[] =
-		"POST /search?a=%4 HTTP/1.1\r\nA: b\r\n\r\n{\"index\":\"d\\\",[1,{\"b\":";
+	static const char text[] = "POST /search?a=%4 HTTP/1.1\r\nTransfer-Encoding: "
+				   "chunked\r\n\r\n1f\r\n{\"index\":\"d\\\",[1,{\"b\":";
 	char out[64], index[SONDE_INDEX_BYTES];
 
 	(void)state;

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * HTTP requests of a stranger: their form and their parts, from bytes put together of what means
+ * something and what does not, in buffers of their own length. Survived: nothing is read or written
+ * outside, every result ends within its buffer, and the same bytes give the same.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lens/query.h"
+
+static uint64_t rng;
+
+static uint32_t rnd(uint32_t n)
+{
+	rng ^= rng << 13;
+	rng ^= rng >> 7;
+	rng ^= rng << 17;
+	return (uint32_t)(rng >> 32) % n;
+}
+
+static const char *const parts[] = {
+	"GET ",
+	"POST ",
+	"DELETE ",
+	"/",
+	"/sql",
+	"/cli_json",
+	"/search",
+	"?query=",
+	"a=1&b",
+	"%4",
+	"%zz",
+	" HTTP/1.1\r\n",
+	"\r\n",
+	"\r\n\r\n",
+	"Transfer-Encoding: chunked\r\n",
+	"ffffffffffffffff",
+	"1f\r\n",
+	"0\r\n\r\n",
+	"{\"index\":\"",
+	"\\",
+	"\"",
+	"\"table\" : \"t\"",
+	"[1,2,3]",
+	"}",
+	"SELECT 1 FROM x",
+	"42",
+	"3fa85f64-5717",
+	"\xff",
+	"null",
+};
+
+static size_t make(char *out, size_t size)
+{
+	size_t n = 0;
+
+	for (uint32_t left = rnd(24); left; left--) {
+		const char *p = parts[rnd(sizeof(parts) / sizeof(parts[0]))];
+		size_t len = strlen(p);
+
+		if (n + len > size)
+			break;
+		memcpy(out + n, p, len);
+		n += len;
+	}
+	for (uint32_t flips = rnd(4) ? 0 : rnd(5); flips-- && n;)
+		out[rnd((uint32_t)n)] = (char)rnd(256);
+	return n;
+}
+
+static void one(void)
+{
+	char buf[SONDE_TEXT_BYTES], out[2048], again[2048], index[SONDE_INDEX_BYTES];
+	size_t n = make(buf, sizeof(buf)), size = rnd(4) ? sizeof(out) : 1 + rnd(64), len;
+	char *copy = malloc(n ? n : 1), *joined = malloc(n ? n : 1); /* exact, for the sanitizer */
+	struct sonde_http_request r;
+
+	if (!copy || !joined)
+		exit(1);
+	memcpy(copy, buf, n);
+	len = sonde_http_fingerprint(copy, n, rnd(2), out, size, index);
+	assert(len < size && memchr(index, '\0', sizeof(index)));
+	if (len)
+		assert(out[len] == '\0');
+	assert(sonde_http_fingerprint(copy, n, false, out, size, index) ==
+	       sonde_http_fingerprint(copy, n, false, again, size, index));
+	if (sonde_http_decode(copy, n, joined, &r))
+		assert(r.method_len + r.path_len <= n && r.body_len <= n);
+	free(joined);
+	free(copy);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000;
+
+	rng = argc > 2 ? strtoull(argv[2], NULL, 10) : 88172645463325252u;
+	for (uint64_t i = 0; i < rounds; i++)
+		one();
+	printf("fuzz_http: %llu requests\n", (unsigned long long)rounds);
+	return 0;
+}
