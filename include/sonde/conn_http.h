@@ -76,8 +76,8 @@ CONN_INLINE void conn_http_sent(struct sonde_conn_io *w)
 
 	if (w->seen >= sizeof(head) && !conn_env_read(head, sizeof(head), w->base))
 		status = sonde_http_status(head);
-	if (status && c->open && c->span.first_ns && c->queued)
-		conn_finish_guessed(c); /* this is the next one's answer */
+	if (status && c->open && c->span.first_ns)
+		conn_finish_guessed(c); /* the next one's answer, or one to nothing that was seen */
 	if (!c->open) {
 		conn_env_drop(c->seq ? SONDE_DROP_UNMATCHED : SONDE_DROP_NO_ENTRY);
 		return;

@@ -40,11 +40,16 @@ static const char *find(const char *s, size_t n, const char *what)
 /* Is the body in chunks, as a header before @body says? */
 static bool is_chunked(const char *text, const char *body)
 {
-	static const char name[] = "transfer-encoding: chunked";
+	static const char name[] = "\ntransfer-encoding:", value[] = "chunked";
 
-	for (const char *at = text; at + sizeof(name) - 1 <= body; at++)
-		if (!strncasecmp(at, name, sizeof(name) - 1))
-			return true;
+	for (const char *at = text; at + sizeof(name) - 1 <= body; at++) {
+		if (strncasecmp(at, name, sizeof(name) - 1))
+			continue;
+		for (at += sizeof(name) - 1; at < body && *at == ' '; at++)
+			;
+		return body - at >= (ptrdiff_t)sizeof(value) - 1 &&
+		       !strncasecmp(at, value, sizeof(value) - 1);
+	}
 	return false;
 }
 
@@ -105,8 +110,9 @@ struct out {
 
 static void put(struct out *o, char c)
 {
+	/* A NUL would end it, and a line's end is not for a table. */
 	if (o->n + 1 < o->size)
-		o->s[o->n++] = c;
+		o->s[o->n++] = (unsigned char)c < ' ' ? '.' : c;
 }
 
 static void put_text(struct out *o, const char *s, size_t n)
@@ -192,8 +198,11 @@ static void put_value(struct out *o)
 	put(o, '?');
 }
 
+/* The first value only: of lines of JSON (/bulk) the first stands for all. */
 static void put_json(struct out *o, const char *s, size_t n)
 {
+	int depth = 0;
+
 	for (size_t i = 0; i < n;) {
 		size_t len = 1;
 
@@ -203,10 +212,14 @@ static void put_json(struct out *o, const char *s, size_t n)
 				put_text(o, s + i, len);
 			else
 				put_value(o);
-		} else if (strchr("{}[]:,", s[i])) {
+		} else if (s[i] && strchr("{}[]:,", s[i])) {
 			put(o, s[i]);
+			depth += s[i] == '{' || s[i] == '[';
+			depth -= s[i] == '}' || s[i] == ']';
+			if (depth <= 0)
+				return;
 		} else if (!isspace((unsigned char)s[i])) {
-			while (i + len < n && !strchr("{}[]:,\"", s[i + len]) &&
+			while (i + len < n && s[i + len] && !strchr("{}[]:,\"", s[i + len]) &&
 			       !isspace((unsigned char)s[i + len]))
 				len++;
 			put_value(o);

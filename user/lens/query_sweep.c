@@ -48,6 +48,31 @@ static int tell(struct sonde_lens_ctx *ctx, uint32_t tgid, struct sonde_ev_span 
 	return query_decode(ctx, &ev->h, sizeof(*ev));
 }
 
+/* Answered, as far as was seen, but no next request showed it. It is in no histogram. */
+static int tell_answered(struct sonde_lens_ctx *ctx, struct sonde_ev_span *ev)
+{
+	struct query_state *st = ctx->priv;
+
+	st->swept[SONDE_QUERY_SPANS]++;
+	if (ev->flags & SONDE_SPAN_F_BY_HANDLER)
+		st->swept[SONDE_QUERY_BY_HANDLER]++;
+	if (ev->last_ns - ev->start_ns < ctx->opts->slower_than_ns)
+		return 0;
+	ev->h.kind = SONDE_EV_SPAN;
+	ev->flags |= SONDE_SPAN_F_END_GUESSED;
+	return query_decode(ctx, &ev->h, sizeof(*ev));
+}
+
+/* As conn_unfinished() has it in the kernel: what the next request would have shown to be over. */
+static int tell_open(struct sonde_lens_ctx *ctx, uint32_t tgid, struct sonde_conn *c)
+{
+	if (c->tx != SONDE_TX_LOST || !c->span.first_ns)
+		return tell(ctx, tgid, &c->span);
+	c->span.h.tgid = tgid;
+	c->span.flags |= SONDE_SPAN_F_HOPPED;
+	return tell_answered(ctx, &c->span);
+}
+
 static int sweep_descriptors(struct sonde_lens_ctx *ctx)
 {
 	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "conn_fds"), err = 0;
@@ -58,22 +83,8 @@ static int sweep_descriptors(struct sonde_lens_ctx *ctx)
 		return sonde_err(ENOMEM, "query: no memory to look at the open connections");
 	for (; !err && !bpf_map_get_next_key(fd, at, &key); at = &key)
 		if (!bpf_map_lookup_elem(fd, &key, c) && c->open)
-			err = tell(ctx, (uint32_t)(key >> 32), &c->span);
+			err = tell_open(ctx, (uint32_t)(key >> 32), c);
 	return err;
-}
-
-/* Answered, as far as was seen, but no next request showed it. It is in no histogram. */
-static int tell_answered(struct sonde_lens_ctx *ctx, struct sonde_ev_span *ev)
-{
-	struct query_state *st = ctx->priv;
-
-	st->swept[SONDE_QUERY_SPANS]++;
-	st->swept[SONDE_QUERY_BY_HANDLER]++;
-	if (ev->last_ns - ev->start_ns < ctx->opts->slower_than_ns)
-		return 0;
-	ev->h.kind = SONDE_EV_SPAN;
-	ev->flags |= SONDE_SPAN_F_END_GUESSED;
-	return query_decode(ctx, &ev->h, sizeof(*ev));
 }
 
 /* Calls of handlers whose socket nobody walked: without one, gone, or known by descriptor. */

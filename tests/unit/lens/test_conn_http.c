@@ -122,6 +122,29 @@ static void test_taken_up(void **state)
 	assert_int_equal(env.spans[0].last_ns, 20);
 }
 
+/* What the server says by itself when it tires of waiting is no part of the answer before; nor is
+ * an answer to a request that was not known as one. */
+static void test_answers_to_nothing(void **state)
+{
+	(void)state;
+	env_reset(&conn, SONDE_CONN_FRESH);
+	reads(GET, 10);
+	sends(OK, 20);
+	sends("HTTP/1.1 408 Request Timeout\r\n\r\n", 60000);
+	assert_int_equal(env.n_spans, 1);
+	assert_int_equal(env.spans[0].status, SONDE_SPAN_OK);
+	assert_int_equal(env.spans[0].last_ns, 20);
+	assert_int_equal(env.drops[SONDE_DROP_UNMATCHED], 1);
+	reads(GET, 70000);
+	sends(OK, 70010);
+	reads("PROPFIND /x HTTP/1.1\r\n\r\n", 80000);
+	sends("HTTP/1.1 405 Not Allowed\r\n\r\n", 80010);
+	assert_int_equal(env.n_spans, 2);
+	assert_int_equal(env.spans[1].last_ns, 70010);
+	assert_int_equal(env.spans[1].status, SONDE_SPAN_OK);
+	assert_int_equal(env.drops[SONDE_DROP_UNMATCHED], 2);
+}
+
 /* Another protocol from here on: said once, and let go. */
 static void test_upgrade(void **state)
 {
@@ -168,10 +191,11 @@ static void test_too_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_keep_alive), cmocka_unit_test(test_body_and_error),
-		cmocka_unit_test(test_pipelined),  cmocka_unit_test(test_closed),
-		cmocka_unit_test(test_taken_up),   cmocka_unit_test(test_upgrade),
-		cmocka_unit_test(test_sendfile),   cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_keep_alive),	   cmocka_unit_test(test_body_and_error),
+		cmocka_unit_test(test_pipelined),	   cmocka_unit_test(test_closed),
+		cmocka_unit_test(test_taken_up),	   cmocka_unit_test(test_upgrade),
+		cmocka_unit_test(test_sendfile),	   cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_answers_to_nothing),
 	};
 
 	return cmocka_run_group_tests_name("lens/conn_http", tests, NULL, NULL);

@@ -32,6 +32,9 @@ static void test_forms(void **state)
 		 "Chunked\r\n\r\n10\r\n{\"index\":\"docs\",\r\n"
 		 "6\r\n\"n\":7}\r\n0\r\n\r\n",
 		 "POST /s {\"index\":?,\"n\":?}", "docs"},
+		{"POST /bulk "
+		 "HTTP/1.1\r\n\r\n{\"insert\":{\"index\":\"a\"}}\n{\"insert\":{\"index\":\"a\"}}\n",
+		 "POST /bulk {\"insert\":{\"index\":?}}", "a"},
 		{"PUT /x", "PUT /x", ""},
 		{"GET", "", ""},
 		{"", "", ""},
