@@ -277,18 +277,25 @@ gone_from_server() {
 		AND label = ''")" "latencies"
 }
 
-@test "a reader that is stopped loses spans, counts them, and no query from the histograms" {
+@test "a reader that is stopped for 5 s loses spans, counts them, and no query from the histograms" {
 	serve
-	"$SONDE" record -p "$server" -o "$R" --lens query -i 100ms -d 300s --ring-size 64K \
+	"$SONDE" record -p "$server" -o "$R" --lens query -i 100ms -d 300s --ring-size 256K \
 		>"$T/out" 2>"$T/err" 3>&- &
 	sonde=$!
 	pids+=("$sonde")
 	until_true ticked
 	kill -STOP "$sonde"
-	load --queries 5000
+	load --queries 20000 --rate 4000
 	kill -CONT "$sonde"
 	finish
-	equal 5000 "$(metric query.spans)" counter
+	equal 20000 "$(metric query.spans)" counter
 	[ "$(dropped ring_full)" -gt 0 ]
-	equal 5000 "$(($(spans) + $(dropped ring_full)))" "spans and drops"
+	equal 20000 "$(($(spans) + $(dropped ring_full)))" "spans and drops"
+	for label in '' query; do
+		equal 20000 "$(sql "SELECT sum(count) FROM histogram
+			WHERE name = 'query.latency' AND label = '$label'")" "latencies, label '$label'"
+	done
+	# The table by form counts those that came, and says how many did not.
+	"$SONDE" report "$R" | tr -d , |
+		grep "^By form: $(spans) of 20000 answered queries; $(dropped ring_full) missed"
 }

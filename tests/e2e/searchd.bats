@@ -176,6 +176,35 @@ many_spans() { [ "$(sqlite3 -readonly "$1" 'SELECT count(*) > 500 FROM span')" =
 		"queries, and documents found in all"
 }
 
+# 400 queries of one connection, each beside its line of the query log (ns, to the ms): SQL over log.ns and
+# s.service_ns has to be 1.
+beside_log() { # MIX SQL
+	local d=$BATS_TEST_TMPDIR/$1 n
+	mkdir "$d"
+	n=$(wc -l <"$SEARCHD_LOG")
+	rm -f "$BATS_TEST_TMPDIR/gate"
+	load_begin --sphinxql "$SEARCHD_SQL" --connections 1 --queries 400 --mix "$1" --seed 3
+	record_begin "$d/r.sonde"
+	load_go
+	load_finish
+	sonde_finish
+	tail -n +$((n + 1)) "$SEARCHD_LOG" | sed -n 's/.* real \([0-9.]*\) wall .*/\1/p' |
+		awk '{ print NR "\t" $1 * 1000000000 }' >"$d/log.tsv"
+	equal 400 "$(wc -l <"$d/log.tsv")" "lines of the log"
+	equal 1 "$(sqlite3 "$d/log.db" '.mode tabs' 'CREATE TABLE log (n INTEGER, ns INTEGER)' \
+		".import $d/log.tsv log" "ATTACH 'file:$d/r.sonde?mode=ro' AS rec" "SELECT $2 FROM log JOIN
+		(SELECT service_ns, row_number() OVER (ORDER BY seq) AS n $queries) s USING (n)")" \
+		"times of the log and of spans, $1"
+}
+
+# searchd's own clock ends before it makes the answer's rows, so it never has more than the span's service; of
+# short queries (some 0.3 ms) the two differ by less than the log can say.
+@test "searchd's query log and the spans agree on each query's time within the log's 1 ms" {
+	local never_more="count(*) = 400 AND sum(log.ns > s.service_ns + 1000000) = 0"
+	beside_log light "$never_more AND sum(s.service_ns - log.ns < 1000000) >= 360"
+	beside_log deep "$never_more AND sum(log.ns) >= 0.75 * sum(s.service_ns)"
+}
+
 @test "without the socket tracepoints: system calls give the same spans, and it is said" {
 	local f=$BATS_TEST_TMPDIR/syscalls.sonde
 	export SONDE_FORCE_SYSCALLS=1

@@ -172,6 +172,12 @@ static void print_parts(FILE *out, const struct sonde_query_parts *slow,
 		slow->divided_ns / (double)slow->divided - mid->divided_ns / (double)mid->divided;
 	struct row rows[SONDE_PART__MAX];
 
+	if (difference <= 0) {
+		fputs("  no part sets them apart: they are not slower than the middle, within the "
+		      "histogram's 0.8 %\n",
+		      out);
+		return;
+	}
 	fill_rows(rows, slow, mid);
 	if (!full)
 		print_short(out, rows, difference);
