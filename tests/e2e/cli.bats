@@ -222,14 +222,14 @@ refused() { # CODE PATTERN ARG...
 	run "$SONDE" ps
 	[[ $output == *"MySQL, SphinxAPI"*"-p PID; -a lists all"* ]]
 	run "$SONDE" doctor -p "$TARGET" --lens query
-	[[ $output == *"known protocol (MySQL, SphinxAPI)"* ]]
+	[[ $output == *"known protocol (MySQL, SphinxAPI, HTTP)"* ]]
 	cp "$(command -v sleep)" "$BATS_TEST_TMPDIR/redis-server"
 	"$BATS_TEST_TMPDIR/redis-server" 600 3>&- &
 	pid=$!
 	until [ "$(readlink "/proc/$pid/exe")" = "$BATS_TEST_TMPDIR/redis-server" ]; do sleep 0.01; done
 	run "$SONDE" doctor -p $pid --lens query
 	kill $pid
-	[[ $output == *"none will be seen, its protocol is not known here (known: MySQL, SphinxAPI)"* ]]
+	[[ $output == *"none will be seen, its protocol is not known here (known: MySQL, SphinxAPI, HTTP)"* ]]
 }
 
 @test "a target that is not there is exit 3" {

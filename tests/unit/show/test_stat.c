@@ -244,7 +244,7 @@ static void test_columns(void **state)
 	s.drops[SONDE_LENS_QUERY][SONDE_DROP_UNDECODED] = 3;
 	text = TEXT_OF(sonde_summary_queries(out, &s, SONDE_NS_PER_SEC));
 	assert_string_equal(text, "Queries none decoded: 3 connections speak no protocol that is "
-				  "known here (known: MySQL, SphinxAPI)\n");
+				  "known here (known: MySQL, SphinxAPI, HTTP)\n");
 	free(text);
 	s.drops[SONDE_LENS_QUERY][SONDE_DROP_UNDECODED] = 0;
 	sonde_snapshot_mark(&s);
