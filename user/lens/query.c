@@ -378,7 +378,8 @@ static size_t query_hits(struct sonde_lens_ctx *ctx, struct sonde_lens_hits *out
 const struct sonde_lens sonde_lens_query = {
 	.id = SONDE_LENS_QUERY,
 	.name = "query",
-	.summary = "a span for every query (MySQL, SphinxAPI, HTTP): wait, service, sending; by command",
+	.summary = "a span for every query (MySQL, SphinxAPI, HTTP): wait, service, sending; by "
+		   "command",
 	.overhead = "about 1 us a query, with its anatomy 1 to 2 us more; other processes a "
 		    "look-up a socket call, with anatomy 0.2 us a system call",
 	.blind_spots =
