@@ -6,37 +6,11 @@
 
 bats_require_minimum_version 1.5.0
 
+load recorded_helpers
+
 setup() {
-	B=${SONDE_BUILD:-build}
-	SONDE=${SONDE:-$B/sonde}
-	T=$BATS_TEST_TMPDIR
-	R=$T/r.sonde
-	pids=()
+	recorded_setup
 	recipe
-}
-
-teardown() {
-	local pid
-
-	for pid in "${pids[@]}"; do
-		kill -KILL "$pid" 2>/dev/null || true
-	done
-}
-
-equal() { # EXPECTED ACTUAL WHAT
-	[ "$1" = "$2" ] || {
-		echo "$3: expected $1, is $2" >&2
-		return 1
-	}
-}
-
-until_true() { # COMMAND...
-	local end=$((SECONDS + 60))
-
-	until "$@" 2>/dev/null; do
-		[ $SECONDS -lt $end ] || return 1
-		sleep 0.02
-	done
 }
 
 recipe() { # LINE...: the user's own, for handle_request() unless a line names another
@@ -44,36 +18,11 @@ recipe() { # LINE...: the user's own, for handle_request() unless a line names a
 		'length =edx' "$@" >"$T/own.recipe"
 }
 
-sql() { sqlite3 -readonly -bail "$R" "$1"; }
-ticked() { [ "$(sql 'SELECT count(*) > 0 FROM tick')" = 1 ]; }
+serve() { serve_program "$B/harness/handlerwork" "$@"; } # MODE...
 
-serve() { # MODE...: port
-	rm -f "$T/port"
-	"$B/harness/handlerwork" "$@" >"$T/port" 3>&- &
-	server=$!
-	pids+=("$server")
-	until_true test -s "$T/port"
-	port=$(head -n 1 "$T/port")
-}
-
-record() { # ARGUMENTS...: attached and counting when this returns
+record() { # ARGUMENTS...
 	rm -f "$R"*
-	"$SONDE" record -p "$server" -o "$R" --lens query -i 100ms -d 300s --query-text \
-		--recipe "$T/own.recipe" "$@" >"$T/out" 2>"$T/err" 3>&- &
-	sonde=$!
-	pids+=("$sonde")
-	until_true ticked || {
-		cat "$T/err" >&2
-		return 1
-	}
-}
-
-finish() {
-	kill -INT "$sonde"
-	wait "$sonde" || {
-		cat "$T/err" >&2
-		return 1
-	}
+	record_server --lens query --query-text --recipe "$T/own.recipe" "$@"
 }
 
 ask() { "$B/harness/handlerwork" client "$port" "$@" >"$T/asked"; } # CLIENT-ARGUMENTS...

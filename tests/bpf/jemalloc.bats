@@ -7,41 +7,14 @@ bats_require_minimum_version 1.5.0
 
 ARCHIVE=/usr/lib/x86_64-linux-gnu/libjemalloc_pic.a
 
+load recorded_helpers
+
 setup() {
-	B=${SONDE_BUILD:-build}
-	SONDE=${SONDE:-$B/sonde}
-	T=$BATS_TEST_TMPDIR
-	R=$T/r.sonde
-	pids=()
+	recorded_setup
 	export TLSCHECK_PRELOAD=libjemalloc.so.2
 }
 
-teardown() {
-	local pid
-
-	for pid in "${pids[@]}"; do
-		kill -KILL "$pid" 2>/dev/null || true
-	done
-}
-
-equal() { # EXPECTED ACTUAL WHAT
-	[ "$1" = "$2" ] || {
-		echo "$3: expected $1, is $2" >&2
-		return 1
-	}
-}
-
-until_true() { # COMMAND...
-	local end=$((SECONDS + 60))
-
-	until "$@" 2>/dev/null; do
-		[ $SECONDS -lt $end ] || return 1
-		sleep 0.02
-	done
-}
-
-sql() { sqlite3 -readonly -bail "$R" "$1"; }
-ticked() { [ "$(sql 'SELECT count(*) > 1 FROM tick')" = 1 ]; }
+ticked() { [ "$(sql 'SELECT count(*) > 1 FROM tick')" = 1 ]; } # a difference takes two
 metric() { sql "SELECT CAST(value AS INTEGER) FROM metric WHERE name = '$1' AND value IS NOT NULL
 	ORDER BY ts_ns DESC LIMIT 1"; }
 
@@ -98,30 +71,9 @@ build() { # NAME ARGUMENTS...
 }
 
 serve() { # ECHO-ARGUMENTS...
-	LD_PRELOAD=${PRELOAD-libjemalloc.so.2} "$B/bench/echo" "$@" >"$T/echo" 3>&- &
-	server=$!
-	pids+=("$server")
-	until_true test -s "$T/echo"
-	port=$(head -n 1 "$T/echo")
+	serve_program env LD_PRELOAD="${PRELOAD-libjemalloc.so.2}" "$B/bench/echo" "$@"
 }
-
-record() { # ARGUMENTS...: attached and counting when this returns
-	"$SONDE" record -p "$server" -o "$R" -d 300s -i 100ms "$@" >"$T/out" 2>"$T/err" 3>&- &
-	sonde=$!
-	pids+=("$sonde")
-	until_true ticked || {
-		cat "$T/err" >&2
-		return 1
-	}
-}
-
-finish() {
-	kill -INT "$sonde"
-	wait "$sonde" || {
-		cat "$T/err" >&2
-		return 1
-	}
-}
+record() { record_server "$@"; } # ARGUMENTS...
 
 # The server's nth query allocates n % 8 + 1 blocks of 1000 bytes, a size class of 1024, and frees half of
 # them, rounded down, before it answers.

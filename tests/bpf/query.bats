@@ -5,67 +5,14 @@
 
 bats_require_minimum_version 1.5.0
 
-setup() {
-	B=${SONDE_BUILD:-build}
-	SONDE=${SONDE:-$B/sonde}
-	T=$BATS_TEST_TMPDIR
-	R=$T/r.sonde
-	pids=()
-}
+load recorded_helpers
 
-teardown() {
-	local pid
+serve() { serve_program "$B/bench/echo" "$@"; } # ECHO-ARGUMENTS...
 
-	for pid in "${pids[@]}"; do
-		kill -KILL "$pid" 2>/dev/null || true
-	done
-}
+record() { # PID
+	local server=$1
 
-equal() { # EXPECTED ACTUAL WHAT
-	[ "$1" = "$2" ] || {
-		echo "$3: expected $1, is $2" >&2
-		return 1
-	}
-}
-
-until_true() { # COMMAND...
-	local end=$((SECONDS + 60))
-
-	until "$@" 2>/dev/null; do
-		[ $SECONDS -lt $end ] || return 1
-		sleep 0.02
-	done
-}
-
-sql() { sqlite3 -readonly -bail "$R" "$1"; }
-ticked() { [ "$(sql 'SELECT count(*) > 0 FROM tick')" = 1 ]; }
-
-serve() { # ECHO-ARGUMENTS...
-	rm -f "$T/echo" # of a server before
-	"$B/bench/echo" "$@" >"$T/echo" 3>&- &
-	server=$!
-	pids+=("$server")
-	until_true test -s "$T/echo"
-	port=$(head -n 1 "$T/echo")
-}
-
-record() { # PID: attached and counting when this returns
-	"$SONDE" record -p "$1" -o "$R" --lens query -i 100ms -d 300s --query-text >"$T/out" \
-		2>"$T/err" 3>&- &
-	sonde=$!
-	pids+=("$sonde")
-	until_true ticked || {
-		cat "$T/err" >&2
-		return 1
-	}
-}
-
-finish() {
-	kill -INT "$sonde"
-	wait "$sonde" || {
-		cat "$T/err" >&2
-		return 1
-	}
+	record_server --lens query --query-text
 }
 
 load() { "$B/bench/echoload" "$port" "$@" >"$T/load"; }
