@@ -79,7 +79,7 @@ CONN_INLINE void conn_http_sent(struct sonde_conn_io *w)
 	if (status && c->open && c->span.first_ns)
 		conn_finish_guessed(c); /* the next one's answer, or one to nothing that was seen */
 	if (!c->open) {
-		conn_env_drop(c->seq ? SONDE_DROP_UNMATCHED : SONDE_DROP_NO_ENTRY);
+		conn_tx_unasked(w);
 		return;
 	}
 	if (status >= 100 && status < 200 && status != 101)

@@ -102,7 +102,7 @@ static bool ended(const struct sonde_span *s)
 	X(text_full_bytes, count_if(true, s->request_len))
 
 /* The parts that the duration is divided into, and how many faults of each class there were. */
-#define PART_OF(id, sym, name, group, help)                                                        \
+#define PART_OF(id, sym, name, help)                                                        \
 	static struct sonde_cell get_##name##_ns(const struct sonde_span *s, char *scratch)        \
 	{                                                                                          \
 		(void)scratch;                                                                     \
@@ -140,7 +140,7 @@ const struct sonde_column sonde_span_columns[] = {
 	COLUMNS(COLUMN)
 #undef COLUMN
 		{"flags", SONDE_COLUMN_QUERY, flags_of},
-#define COLUMN(id, sym, name, group, help) {#name "_ns", SONDE_COLUMN_ANATOMY, get_##name##_ns},
+#define COLUMN(id, sym, name, help) {#name "_ns", SONDE_COLUMN_ANATOMY, get_##name##_ns},
 	SONDE_PARTS(COLUMN)
 #undef COLUMN
 #define COLUMN(name, sym) {#name "_count", SONDE_COLUMN_ANATOMY, get_##name##_count},

@@ -74,7 +74,7 @@ static const struct sonde_metric_desc metrics[] = {
 	[M_LOG] = {"query.log_calls", "count", SONDE_COUNTER, "searches that the daemon logged"},
 	[M_PARTS] = {"query.part_spans", "count", SONDE_COUNTER,
 		     "answered queries whose time is divided into query.part.*"},
-#define PART(id, sym, name, group, help)                                                           \
+#define PART(id, sym, name, help)                                                           \
 	[M_PARTS + 1 + (id)] = {"query.part." #name, "ns", SONDE_COUNTER, help},
 	SONDE_PARTS(PART)
 #undef PART

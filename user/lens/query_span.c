@@ -90,6 +90,12 @@ static size_t describe_api(const struct sonde_ev_span *ev, bool cut, char *out, 
 	return (size_t)n < size ? (size_t)n : size - 1;
 }
 
+/* Is its text the bytes of an HTTP request? A handler's is what its arguments hold. */
+static bool is_http(const struct sonde_ev_span *ev)
+{
+	return ev->proto == SONDE_PROTO_HTTP && !(ev->flags & SONDE_SPAN_F_BY_HANDLER);
+}
+
 static int describe(const struct sonde_ev_span *ev, struct query_text *t)
 {
 	char out[2 * SONDE_TEXT_BYTES];
@@ -101,7 +107,7 @@ static int describe(const struct sonde_ev_span *ev, struct query_text *t)
 	t->queries = 1;
 	if (ev->proto == SONDE_PROTO_SPHINXAPI) {
 		n = describe_api(ev, cut, out, sizeof(out), t);
-	} else if (ev->proto == SONDE_PROTO_HTTP && !(ev->flags & SONDE_SPAN_F_BY_HANDLER)) {
+	} else if (is_http(ev)) {
 		n = sonde_http_fingerprint(ev->text, len, cut, out, sizeof(out), t->index);
 	} else if (ev->command == SONDE_MYSQL_QUERY || ev->command == SONDE_MYSQL_PREPARE) {
 		const char *sql = sonde_mysql_statement(ev->text, &len);
@@ -291,7 +297,7 @@ static int copy_text(struct sonde_lens_ctx *ctx, const struct sonde_ev_span *ev,
 			return 0;
 		text = api.text;
 		n = api.text_len;
-	} else if (ev->proto == SONDE_PROTO_HTTP && !(ev->flags & SONDE_SPAN_F_BY_HANDLER)) {
+	} else if (is_http(ev)) {
 		return http_text(st, ev, s);
 	} else if (ev->command == SONDE_MYSQL_EXECUTE) {
 		return 0; /* an id and binary values */
@@ -320,7 +326,7 @@ static int describe_span(struct query_state *st, const struct sonde_ev_span *ev,
 		s->statements = t->queries;
 		return 0;
 	}
-	if (ev->proto == SONDE_PROTO_HTTP && !(ev->flags & SONDE_SPAN_F_BY_HANDLER)) {
+	if (is_http(ev)) {
 		s->command = sonde_http_command_name(ev->command);
 		return 0;
 	}

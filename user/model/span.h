@@ -77,10 +77,8 @@ static inline uint64_t sonde_span_send_ns(const struct sonde_span *s)
 /* Lower-case name of a status or protocol, "?" for an unknown number. */
 const char *sonde_span_status_name(unsigned status);
 const char *sonde_proto_name(unsigned proto);
-/* Of a part: its name, the group it is summed up in ("fault", "off CPU"), and what it is in a few
- * words; "?" for an unknown number. */
+/* Of a part: its name, and what it is in a few words; "?" for an unknown number. */
 const char *sonde_part_name(unsigned part);
-const char *sonde_part_group(unsigned part);
 const char *sonde_part_help(unsigned part);
 
 #endif

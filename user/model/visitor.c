@@ -129,21 +129,14 @@ const char *sonde_span_status_name(unsigned status)
 	return name_of(names, SONDE_ARRAY_SIZE(names), status);
 }
 
-#define NAME(id, sym, name, group, help)  [SONDE_PART_##sym] = #name,
-#define GROUP(id, sym, name, group, help) [SONDE_PART_##sym] = group,
-#define HELP(id, sym, name, group, help)  [SONDE_PART_##sym] = help,
+#define NAME(id, sym, name, help) [SONDE_PART_##sym] = #name,
+#define HELP(id, sym, name, help) [SONDE_PART_##sym] = help,
 static const char *const part_names[] = {SONDE_PARTS(NAME)};
-static const char *const part_groups[] = {SONDE_PARTS(GROUP)};
 static const char *const part_helps[] = {SONDE_PARTS(HELP)};
 
 const char *sonde_part_name(unsigned part)
 {
 	return name_of(part_names, SONDE_PART__MAX, part);
-}
-
-const char *sonde_part_group(unsigned part)
-{
-	return name_of(part_groups, SONDE_PART__MAX, part);
 }
 
 const char *sonde_part_help(unsigned part)

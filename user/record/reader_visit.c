@@ -283,7 +283,7 @@ static int emit_span(struct sonde_replay *v, sqlite3_stmt *st)
 	return v->to->span(v->to->ctx, &s);
 }
 
-#define PART_COLUMN(id, sym, name, group, help) ", a." #name "_ns"
+#define PART_COLUMN(id, sym, name, help) ", a." #name "_ns"
 #define FAULT_COLUMNS                                                                              \
 	", a.fault_base_count, a.fault_mthp_count, a.fault_pmd_count, a.fault_cow_count, "         \
 	"a.fault_file_count, a.fault_swap_count, a.fault_other_count"

@@ -55,7 +55,7 @@ static const struct enum_row fixed_rows[] = {
 #define END(id, sym, name, help) {"stack_end", id, name, help},
 			SONDE_STACK_ENDS(END)
 #undef END
-#define PART(id, sym, name, group, help) {"part", id, #name, help},
+#define PART(id, sym, name, help) {"part", id, #name, help},
 				SONDE_PARTS(PART)
 #undef PART
 };

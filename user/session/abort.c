@@ -149,6 +149,17 @@ void sonde_abort_baseline(struct sonde_abort *a, const struct sonde_hist *h, uin
 	a->before_ns = ns;
 }
 
+/* Are there enough queries for the figure? */
+static bool enough(enum sonde_abort_figure f, const struct sonde_hist *h)
+{
+	return h->count >= figures[f].queries;
+}
+
+static bool has_before(const struct sonde_abort *a, enum sonde_abort_figure f)
+{
+	return a->before_ns && a->before.count && enough(f, &a->before);
+}
+
 bool sonde_abort_has_baseline(const struct sonde_abort *a, const char **figure)
 {
 	for (size_t i = 0; i < a->rules->n; i++) {
@@ -157,8 +168,7 @@ bool sonde_abort_has_baseline(const struct sonde_abort *a, const char **figure)
 		if (!r->relative)
 			continue;
 		*figure = figures[r->figure].name;
-		if (!a->before_ns || !a->before.count ||
-		    a->before.count < figures[r->figure].queries)
+		if (!has_before(a, r->figure))
 			return false;
 	}
 	return true;
@@ -177,15 +187,14 @@ static double value(enum sonde_abort_figure f, const struct sonde_hist *h, uint6
 static bool holds(const struct sonde_abort *a, const struct sonde_abort_rule *r, double *is,
 		  double *was)
 {
-	uint64_t least = figures[r->figure].queries;
 	double bound = r->bound;
 
 	*was = 0;
-	if (a->now.count < least)
+	if (!enough(r->figure, &a->now))
 		return false;
 	*is = value(r->figure, &a->now, a->now_ns);
 	if (r->relative) {
-		if (!a->before_ns || !a->before.count || a->before.count < least)
+		if (!has_before(a, r->figure))
 			return false;
 		*was = value(r->figure, &a->before, a->before_ns);
 		bound = *was * (1 + r->bound);
@@ -199,7 +208,7 @@ static bool ripe(const struct sonde_abort *a)
 	if (a->now_ns < SONDE_ABORT_MIN_NS)
 		return false;
 	for (size_t i = 0; i < a->rules->n; i++)
-		if (a->now.count < figures[a->rules->rules[i].figure].queries)
+		if (!enough(a->rules->rules[i].figure, &a->now))
 			return false;
 	return true;
 }

@@ -62,6 +62,17 @@ static int on_hist(void *ctx, const struct sonde_histrow *h)
 	return 0;
 }
 
+/* Has any of what is printed alone been asked for? */
+static bool is_asked(const struct sonde_report_opts *o)
+{
+	return o->tail_share || o->by || o->running_ns;
+}
+
+static bool wants_flow(const struct sonde_report_opts *o)
+{
+	return !is_asked(o) || o->running_ns;
+}
+
 static int on_span(void *ctx, const struct sonde_span *s)
 {
 	struct sonde_report *rep = ctx;
@@ -69,7 +80,7 @@ static int on_span(void *ctx, const struct sonde_span *s)
 
 	if (!err)
 		err = sonde_window_add(&rep->traced, s);
-	if (!err)
+	if (!err && wants_flow(&rep->opts))
 		err = sonde_flow_add(&rep->flow, s);
 	return err ? sonde_err(err, "cannot report: out of memory") : 0;
 }
@@ -478,7 +489,7 @@ static bool print_asked(FILE *out, struct sonde_report *rep)
 	struct sonde_clockpair clock = clock_of(rep);
 	uint64_t seen = queries_seen(rep);
 
-	if (!o->tail_share && !o->by && !o->running_ns)
+	if (!is_asked(o))
 		return false;
 	if (!rep->queries.spans) {
 		print_none(out, rep, seen);

@@ -76,8 +76,6 @@ void sonde_query_print_by(FILE *out, struct sonde_query_table *t, size_t rows,
 			  const struct sonde_clockpair *clock);
 /* The slowest @share (0.01: 1 %) against the middle; @full: each part in a line of its own. */
 void sonde_query_print_tail(FILE *out, const struct sonde_query_table *t, double share, bool full);
-/* A request as one line of text that is safe to print; and with its command before it. */
-void sonde_query_print_what(FILE *out, const char *command, const char *text);
 void sonde_query_print_slowest(FILE *out, struct sonde_query_table *t,
 			       const struct sonde_clockpair *clock);
 

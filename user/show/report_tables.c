@@ -34,7 +34,7 @@ static void print_text(FILE *out, const char *s)
 }
 
 /* The command, unless the form of the request names it itself ("search docs match(?)"). */
-void sonde_query_print_what(FILE *out, const char *command, const char *text)
+static void print_what(FILE *out, const char *command, const char *text)
 {
 	size_t n = strlen(command);
 
@@ -71,7 +71,7 @@ static void print_group(FILE *out, const struct sonde_query_table *t,
 		t->total_ns ? 100.0 * (double)g->total_ns / (double)t->total_ns : 0);
 	if (t->heap_spans)
 		fprintf(out, "%10s  ", g->heap_spans ? B(g->heap_allocated / g->heap_spans) : "-");
-	sonde_query_print_what(out, g->command, g->fingerprint);
+	print_what(out, g->command, g->fingerprint);
 	if (g->errors)
 		fprintf(out, "  (%s failed)", N(g->errors));
 	fputc('\n', out);
@@ -142,7 +142,7 @@ static void print_by(FILE *out, const struct sonde_query_table *t,
 		t->total_ns ? 100.0 * (double)g->total_ns / (double)t->total_ns : 0,
 		g->total_ns ? when + 11 : "-           ");
 	if (t->by == SONDE_QUERY_BY_FORM)
-		sonde_query_print_what(out, g->command, g->fingerprint);
+		print_what(out, g->command, g->fingerprint);
 	else
 		print_text(out, g->fingerprint);
 	if (g->errors)
@@ -202,7 +202,7 @@ static void print_slow(FILE *out, const struct sonde_span *s, const struct sonde
 	if (s->status == SONDE_SPAN_ERROR)
 		fprintf(out, " %u", s->error);
 	fprintf(out, ", %s\n             ", *s->client ? s->client : "client not known");
-	sonde_query_print_what(out, s->command, *s->text ? s->text : s->fingerprint);
+	print_what(out, s->command, *s->text ? s->text : s->fingerprint);
 	fputc('\n', out);
 }
 
