@@ -113,21 +113,13 @@ static int make_doc(struct compare_arms *a)
 int sonde_compare_add_next(struct compare_arms *a, const char *fmt, ...)
 {
 	struct sonde_verdict_doc *d = &a->doc;
-	char *text = NULL;
 	va_list ap;
-	int n;
+	int err;
 
 	va_start(ap, fmt);
-	n = vasprintf(&text, fmt, ap);
+	err = sonde_lines_vaddf(&d->next, &d->n_next, &d->cap_next, fmt, ap);
 	va_end(ap);
-	if (n < 0)
-		return -ENOMEM;
-	if (SONDE_GROW(d->next, d->n_next, d->cap_next)) {
-		free(text);
-		return -ENOMEM;
-	}
-	d->next[d->n_next++] = text;
-	return 0;
+	return err;
 }
 
 static const char *last_path(const struct compare_arms *a, size_t server)

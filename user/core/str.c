@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/mem.h"
 #include "core/str.h"
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
@@ -81,6 +82,20 @@ int sonde_str_addf(struct sonde_str *str, const char *fmt, ...)
 const char *sonde_str_get(const struct sonde_str *str)
 {
 	return str->s ? str->s : "";
+}
+
+int sonde_lines_vaddf(char ***lines, size_t *n, size_t *cap, const char *fmt, va_list ap)
+{
+	char *text = NULL;
+
+	if (vasprintf(&text, fmt, ap) < 0)
+		return -ENOMEM;
+	if (SONDE_GROW(*lines, *n, *cap)) {
+		free(text);
+		return -ENOMEM;
+	}
+	(*lines)[(*n)++] = text;
+	return 0;
 }
 
 bool sonde_str_starts(const char *s, const char *prefix)

@@ -6,6 +6,7 @@
 #ifndef SONDE_CORE_STR_H
 #define SONDE_CORE_STR_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdbool.h>
 
@@ -25,6 +26,13 @@ int sonde_str_addf(struct sonde_str *str, const char *fmt, ...)
 const char *sonde_str_get(const struct sonde_str *str);
 
 #define sonde_autostr __attribute__((cleanup(sonde_str_fini)))
+
+/*
+ * Append a formatted line to the heap array @lines of *n, whose room *cap is; whoever has the array frees
+ * it and its lines. 0 or -ENOMEM, the array as it was.
+ */
+int sonde_lines_vaddf(char ***lines, size_t *n, size_t *cap, const char *fmt, va_list ap)
+	__attribute__((format(printf, 4, 0)));
 
 bool sonde_str_starts(const char *s, const char *prefix);
 

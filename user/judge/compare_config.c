@@ -20,21 +20,13 @@
 
 int sonde_compare_caution(struct sonde_compare *c, const char *fmt, ...)
 {
-	char *text = NULL;
 	va_list ap;
-	int n;
+	int err;
 
 	va_start(ap, fmt);
-	n = vasprintf(&text, fmt, ap);
+	err = sonde_lines_vaddf(&c->cautions, &c->n_cautions, &c->cap_cautions, fmt, ap);
 	va_end(ap);
-	if (n < 0)
-		return -ENOMEM;
-	if (SONDE_GROW(c->cautions, c->n_cautions, c->cap_cautions)) {
-		free(text);
-		return -ENOMEM;
-	}
-	c->cautions[c->n_cautions++] = text;
-	return 0;
+	return err;
 }
 
 static struct sonde_settings settings_of(const struct sonde_arm *arm)

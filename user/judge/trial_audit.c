@@ -15,20 +15,6 @@
 #define SEEN_DIFFERS 0.01 /* of the time */
 #define FORMS_KNOWN  0.95
 
-static int add_line(char ***lines, size_t *n, size_t *cap, const char *fmt, va_list ap)
-{
-	char *text = NULL;
-
-	if (vasprintf(&text, fmt, ap) < 0)
-		return -ENOMEM;
-	if (SONDE_GROW(*lines, *n, *cap)) {
-		free(text);
-		return -ENOMEM;
-	}
-	(*lines)[(*n)++] = text;
-	return 0;
-}
-
 int audit_say(struct audit *a, const char *fmt, ...)
 {
 	struct sonde_audit *o = a->out;
@@ -36,7 +22,7 @@ int audit_say(struct audit *a, const char *fmt, ...)
 	int err;
 
 	va_start(ap, fmt);
-	err = add_line(&o->lines, &o->n_lines, &o->cap_lines, fmt, ap);
+	err = sonde_lines_vaddf(&o->lines, &o->n_lines, &o->cap_lines, fmt, ap);
 	va_end(ap);
 	return err;
 }
@@ -48,7 +34,7 @@ int audit_caution(struct audit *a, const char *fmt, ...)
 	int err;
 
 	va_start(ap, fmt);
-	err = add_line(&o->cautions, &o->n_cautions, &o->cap_cautions, fmt, ap);
+	err = sonde_lines_vaddf(&o->cautions, &o->n_cautions, &o->cap_cautions, fmt, ap);
 	va_end(ap);
 	return err;
 }
@@ -60,7 +46,7 @@ int audit_refuse(struct audit *a, const char *fmt, ...)
 	int err;
 
 	va_start(ap, fmt);
-	err = add_line(&o->refused, &o->n_refused, &o->cap_refused, fmt, ap);
+	err = sonde_lines_vaddf(&o->refused, &o->n_refused, &o->cap_refused, fmt, ap);
 	va_end(ap);
 	return err;
 }
