@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "lens/alloc_hooks.h"
+#include "lens/hook_rows.h"
 #include "sonde/alloc.h"
 #include "target/allocator.h"
 #include "target/blocks/blocks.h"
@@ -21,24 +22,14 @@
 
 #define MAX_ALLOCATORS 4 /* of one process; what is beyond is not counted */
 
-#define ENTRY_ALTS(prog)                                                                           \
-	{                                                                                          \
-		{.kind = SONDE_LINK_UPROBE_MULTI,                                                  \
-		 .program = prog,                                                                  \
-		 .needs = {SONDE_FEAT_UPROBE_MULTI, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE}},    \
-			{.kind = SONDE_LINK_UPROBE_PERF,                                           \
-			 .program = prog,                                                          \
-			 .needs = {SONDE_FEAT_PERF_UPROBE, SONDE_FEAT_TASK_STORAGE,                \
-				   SONDE_FEAT_NONE}},                                              \
-	}
 
-static const struct sonde_alternative free_alts[] = ENTRY_ALTS("alloc_free");
-static const struct sonde_alternative wrapper_alts[] = ENTRY_ALTS("alloc_wrapper");
-static const struct sonde_alternative take_alts[] = ENTRY_ALTS("alloc_take");
-static const struct sonde_alternative give_alts[] = ENTRY_ALTS("alloc_give");
-static const struct sonde_alternative ret_alts[] = ENTRY_ALTS("alloc_ret");
-static const struct sonde_alternative count_alts[] = ENTRY_ALTS("alloc_count");
-static const struct sonde_alternative window_alts[] = ENTRY_ALTS("alloc_window");
+static const struct sonde_alternative free_alts[] = SONDE_ALTS_ENTRY("alloc_free");
+static const struct sonde_alternative wrapper_alts[] = SONDE_ALTS_ENTRY("alloc_wrapper");
+static const struct sonde_alternative take_alts[] = SONDE_ALTS_ENTRY("alloc_take");
+static const struct sonde_alternative give_alts[] = SONDE_ALTS_ENTRY("alloc_give");
+static const struct sonde_alternative ret_alts[] = SONDE_ALTS_ENTRY("alloc_ret");
+static const struct sonde_alternative count_alts[] = SONDE_ALTS_ENTRY("alloc_count");
+static const struct sonde_alternative window_alts[] = SONDE_ALTS_ENTRY("alloc_window");
 static const struct sonde_alternative return_alts[] = {
 	{.kind = SONDE_LINK_UPROBE_SESSION,
 	 .program = "alloc_session",

@@ -14,6 +14,7 @@
 #include "core/err.h"
 #include "core/mem.h"
 #include "lens/ask_hooks.h"
+#include "lens/hook_rows.h"
 #include "sonde/ask.h"
 #include "target/allocator.h"
 #include "target/elf.h"
@@ -55,20 +56,9 @@ const size_t sonde_ask_func_count = SONDE_ARRAY_SIZE(sonde_ask_funcs);
 
 _Static_assert(SONDE_ARRAY_SIZE(sonde_ask_funcs) <= SONDE_ASK_FUNCS, "a cookie's row must fit");
 
-#define MULTI_AND_PERF(prog)                                                                       \
-	{.kind = SONDE_LINK_UPROBE_MULTI,                                                          \
-	 .program = prog,                                                                          \
-	 .needs = {SONDE_FEAT_UPROBE_MULTI, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE}},            \
-	{                                                                                          \
-		.kind = SONDE_LINK_UPROBE_PERF, .program = prog, .needs = {                        \
-			SONDE_FEAT_PERF_UPROBE,                                                    \
-			SONDE_FEAT_TASK_STORAGE,                                                   \
-			SONDE_FEAT_NONE                                                            \
-		}                                                                                  \
-	}
 
-static const struct sonde_alternative exit_alts[] = {MULTI_AND_PERF("ask_exit")};
-static const struct sonde_alternative entry_alts[] = {MULTI_AND_PERF("ask_entry")};
+static const struct sonde_alternative exit_alts[] = SONDE_ALTS_ENTRY("ask_exit");
+static const struct sonde_alternative entry_alts[] = SONDE_ALTS_ENTRY("ask_entry");
 static const struct sonde_alternative return_alts[] = {
 	{.kind = SONDE_LINK_UPROBE_SESSION,
 	 .program = "ask_session",

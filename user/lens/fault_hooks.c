@@ -9,6 +9,7 @@
 #include "attach/plan.h"
 #include "core/mem.h"
 #include "lens/fault_priv.h"
+#include "lens/hook_rows.h"
 
 #define TRACEPOINT(prog, ev)                                                                       \
 	{                                                                                          \
@@ -24,16 +25,7 @@
 			}                                                                          \
 		}                                                                                  \
 	}
-#define RAW(prog, ev)                                                                              \
-	{                                                                                          \
-		{                                                                                  \
-			.kind = SONDE_LINK_RAW_TP, .program = prog, .event = ev, .needs = {        \
-				SONDE_FEAT_TASK_STORAGE,                                           \
-				SONDE_FEAT_NONE,                                                   \
-				SONDE_FEAT_NONE                                                    \
-			}                                                                          \
-		}                                                                                  \
-	}
+#define RAW(prog, ev) SONDE_ALTS_RAW(prog, ev, SONDE_FEAT_TASK_STORAGE)
 
 static const struct sonde_alternative user_alts[] = TRACEPOINT("fault_user", "page_fault_user");
 static const struct sonde_alternative kernel_alts[] =
@@ -80,11 +72,7 @@ static const struct sonde_alternative major_alts[] = {
 	 .needs = {SONDE_FEAT_PERF_SW, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE}},
 };
 
-#define HOOK(nm, al, req, what)                                                                    \
-	{                                                                                          \
-		.name = nm, .lens = SONDE_LENS_FAULT, .required = req, .alts = al,                 \
-		.n_alts = SONDE_ARRAY_SIZE(al), .purpose = what                                    \
-	}
+#define HOOK(nm, al, req, what) SONDE_HOOK(SONDE_LENS_FAULT, nm, al, req, what)
 
 /* In the order of attaching: ends first, so that no begun fault waits for an end that nobody sees.
  */

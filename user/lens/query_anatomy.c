@@ -17,28 +17,11 @@
 #include "core/err.h"
 #include "core/mem.h"
 #include "lens/alloc_locks.h"
+#include "lens/hook_rows.h"
 #include "lens/query_impl.h"
 
-#define TYPED(prog, ev, need)                                                                      \
-	{                                                                                          \
-		{                                                                                  \
-			.kind = SONDE_LINK_TP_BTF, .program = prog, .event = ev, .needs = {        \
-				SONDE_FEAT_TP_BTF,                                                 \
-				SONDE_FEAT_TASK_STORAGE,                                           \
-				need                                                               \
-			}                                                                          \
-		}                                                                                  \
-	}
-#define RAW(prog, ev)                                                                              \
-	{                                                                                          \
-		{                                                                                  \
-			.kind = SONDE_LINK_RAW_TP, .program = prog, .event = ev, .needs = {        \
-				SONDE_FEAT_TASK_STORAGE,                                           \
-				SONDE_FEAT_NONE,                                                   \
-				SONDE_FEAT_NONE                                                    \
-			}                                                                          \
-		}                                                                                  \
-	}
+#define TYPED(prog, ev, need) SONDE_ALTS_TYPED(prog, ev, SONDE_FEAT_TASK_STORAGE, need)
+#define RAW(prog, ev)	      SONDE_ALTS_RAW(prog, ev, SONDE_FEAT_TASK_STORAGE)
 
 static const struct sonde_alternative switch_alts[] =
 	TYPED("anatomy_switch", "sched_switch", SONDE_FEAT_NONE);
@@ -65,11 +48,7 @@ static const struct sonde_alternative compact_alts[] =
 static const struct sonde_alternative compact_end_alts[] =
 	RAW("anatomy_memory_end", "mm_compaction_end");
 
-#define HOOK(nm, al, what)                                                                         \
-	{                                                                                          \
-		.name = nm, .lens = SONDE_LENS_QUERY, .alts = al, .n_alts = SONDE_ARRAY_SIZE(al),  \
-		.purpose = what                                                                    \
-	}
+#define HOOK(nm, al, what) SONDE_HOOK(SONDE_LENS_QUERY, nm, al, false, what)
 
 static const struct sonde_hook hooks[] = {
 	HOOK("query.anatomy.switch", switch_alts, "anatomy: its thread leaves or gets a CPU"),

@@ -17,6 +17,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "lens/hook_rows.h"
 #include "lens/query_impl.h"
 #include "sonde/handler.h"
 #include "target/daemon.h"
@@ -24,33 +25,16 @@
 #include "target/maps.h"
 #include "target/returns.h"
 
-#define ENTRY_ALTS(prog)                                                                           \
-	{                                                                                          \
-		{.kind = SONDE_LINK_UPROBE_MULTI,                                                  \
-		 .program = prog,                                                                  \
-		 .needs = {SONDE_FEAT_UPROBE_MULTI, SONDE_FEAT_TASK_STORAGE, SONDE_FEAT_NONE}},    \
-		{                                                                                  \
-			.kind = SONDE_LINK_UPROBE_PERF, .program = prog, .needs = {                \
-				SONDE_FEAT_PERF_UPROBE,                                            \
-				SONDE_FEAT_TASK_STORAGE,                                           \
-				SONDE_FEAT_NONE                                                    \
-			}                                                                          \
-		}                                                                                  \
-	}
 
-static const struct sonde_alternative execute_alts[] = ENTRY_ALTS("query_execute");
-static const struct sonde_alternative return_alts[] = ENTRY_ALTS("query_ret");
-static const struct sonde_alternative yield_alts[] = ENTRY_ALTS("query_yield");
-static const struct sonde_alternative resume_alts[] = ENTRY_ALTS("query_resume");
-static const struct sonde_alternative log_alts[] = ENTRY_ALTS("query_log");
+static const struct sonde_alternative execute_alts[] = SONDE_ALTS_ENTRY("query_execute");
+static const struct sonde_alternative return_alts[] = SONDE_ALTS_ENTRY("query_ret");
+static const struct sonde_alternative yield_alts[] = SONDE_ALTS_ENTRY("query_yield");
+static const struct sonde_alternative resume_alts[] = SONDE_ALTS_ENTRY("query_resume");
+static const struct sonde_alternative log_alts[] = SONDE_ALTS_ENTRY("query_log");
 
 enum group { G_EXECUTE, G_RETURN, G_LOG, G_YIELD, G_RESUME, G__MAX };
 
-#define HOOK(nm, al, what)                                                                         \
-	{                                                                                          \
-		.name = nm, .lens = SONDE_LENS_QUERY, .alts = al, .n_alts = SONDE_ARRAY_SIZE(al),  \
-		.purpose = what                                                                    \
-	}
+#define HOOK(nm, al, what) SONDE_HOOK(SONDE_LENS_QUERY, nm, al, false, what)
 
 static const struct sonde_hook group_hooks[G__MAX] = {
 	[G_EXECUTE] = HOOK(QUERY_HOOK_EXECUTE, execute_alts,

@@ -14,6 +14,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "lens/hook_rows.h"
 #include "lens/query_impl.h"
 #include "target/proc.h"
 
@@ -73,11 +74,7 @@ static const struct sonde_alternative seed_alts[] = {
 	 .needs = {SONDE_FEAT_ITER_TASK_FILE, SONDE_FEAT_NONE, SONDE_FEAT_NONE}},
 };
 
-#define HOOK(nm, al, req, what)                                                                    \
-	{                                                                                          \
-		.name = nm, .lens = SONDE_LENS_QUERY, .required = req, .alts = al,                 \
-		.n_alts = SONDE_ARRAY_SIZE(al), .purpose = what                                    \
-	}
+#define HOOK(nm, al, req, what) SONDE_HOOK(SONDE_LENS_QUERY, nm, al, req, what)
 
 static const struct sonde_hook socket_hooks[] = {
 	HOOK("query.recv", recv_alts, true, "a request is read"),

@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "core/mem.h"
 #include "lens/alloc_locks.h"
+#include "lens/hook_rows.h"
 #include "lens/lens.h"
 #include "lens/series.h"
 #include "sonde/stall.h"
@@ -80,16 +81,7 @@ static const void *stall_elf(size_t *size)
 	return stall_bpf__elf_bytes(size);
 }
 
-#define TYPED(prog, ev, need)                                                                      \
-	{                                                                                          \
-		{                                                                                  \
-			.kind = SONDE_LINK_TP_BTF, .program = prog, .event = ev, .needs = {        \
-				SONDE_FEAT_TP_BTF,                                                 \
-				need,                                                              \
-				SONDE_FEAT_NONE                                                    \
-			}                                                                          \
-		}                                                                                  \
-	}
+#define TYPED(prog, ev, need) SONDE_ALTS_TYPED(prog, ev, need, SONDE_FEAT_NONE)
 #define CLASSIC(prog, ev)                                                                          \
 	{                                                                                          \
 		{                                                                                  \
@@ -127,11 +119,7 @@ CALL_ALTS(madvise, "stall_call_length")
 CALL_ALTS(brk, "stall_call_plain")
 #undef CALL_ALTS
 
-#define HOOK(nm, al, req, what)                                                                    \
-	{                                                                                          \
-		.name = nm, .lens = SONDE_LENS_STALL, .required = req, .alts = al,                 \
-		.n_alts = SONDE_ARRAY_SIZE(al), .purpose = what                                    \
-	}
+#define HOOK(nm, al, req, what) SONDE_HOOK(SONDE_LENS_STALL, nm, al, req, what)
 #define CALL_HOOKS(call)                                                                           \
 	HOOK("stall." #call ".end", exit_##call##_alts, false, #call " returns"),                  \
 		HOOK("stall." #call, enter_##call##_alts, false, #call " begins")

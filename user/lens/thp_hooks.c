@@ -10,18 +10,10 @@
 
 #include "core/err.h"
 #include "core/mem.h"
+#include "lens/hook_rows.h"
 #include "lens/thp_layout.h"
 
-#define RAW(prog, ev)                                                                              \
-	{                                                                                          \
-		{                                                                                  \
-			.kind = SONDE_LINK_RAW_TP, .program = prog, .event = ev, .needs = {        \
-				SONDE_FEAT_BPF,                                                    \
-				SONDE_FEAT_NONE,                                                   \
-				SONDE_FEAT_NONE                                                    \
-			}                                                                          \
-		}                                                                                  \
-	}
+#define RAW(prog, ev) SONDE_ALTS_RAW(prog, ev, SONDE_FEAT_BPF)
 
 /* With bpf_find_vma() only a cut through one mapping counts, else every cut. */
 #define PURGE(prog, ev)                                                                            \
@@ -81,11 +73,7 @@ static const struct sonde_alternative exec_alts[] = {
 	 .needs = {SONDE_FEAT_BPF, SONDE_FEAT_NONE, SONDE_FEAT_NONE}},
 };
 
-#define HOOK(nm, al, what)                                                                         \
-	{                                                                                          \
-		.name = nm, .lens = SONDE_LENS_THP, .alts = al, .n_alts = SONDE_ARRAY_SIZE(al),    \
-		.purpose = what                                                                    \
-	}
+#define HOOK(nm, al, what) SONDE_HOOK(SONDE_LENS_THP, nm, al, false, what)
 
 /* In the order of attaching: ends before begins. */
 static const struct sonde_hook fixed_hooks[] = {
