@@ -9,17 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/fuzz_target.h"
 #include "lens/query.h"
-
-static uint64_t rng;
-
-static uint32_t rnd(uint32_t n)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 32) % n;
-}
 
 static const char *const parts[] = {
 	"GET ",
@@ -57,8 +48,8 @@ static size_t make(char *out, size_t size)
 {
 	size_t n = 0;
 
-	for (uint32_t left = rnd(24); left; left--) {
-		const char *p = parts[rnd(sizeof(parts) / sizeof(parts[0]))];
+	for (uint64_t left = fuzz_below(24); left; left--) {
+		const char *p = parts[fuzz_below(sizeof(parts) / sizeof(parts[0]))];
 		size_t len = strlen(p);
 
 		if (n + len > size)
@@ -66,22 +57,23 @@ static size_t make(char *out, size_t size)
 		memcpy(out + n, p, len);
 		n += len;
 	}
-	for (uint32_t flips = rnd(4) ? 0 : rnd(5); flips-- && n;)
-		out[rnd((uint32_t)n)] = (char)rnd(256);
+	for (uint64_t flips = fuzz_below(4) ? 0 : fuzz_below(5); flips-- && n;)
+		out[fuzz_below(n)] = (char)fuzz_below(256);
 	return n;
 }
 
 static void one(void)
 {
 	char buf[SONDE_TEXT_BYTES], out[2048], again[2048], index[SONDE_INDEX_BYTES];
-	size_t n = make(buf, sizeof(buf)), size = rnd(4) ? sizeof(out) : 1 + rnd(64), len;
+	size_t n = make(buf, sizeof(buf)), size = fuzz_below(4) ? sizeof(out) : 1 + fuzz_below(64),
+	       len;
 	char *copy = malloc(n ? n : 1), *joined = malloc(n ? n : 1); /* exact, for the sanitizer */
 	struct sonde_http_request r;
 
 	if (!copy || !joined)
 		exit(1);
 	memcpy(copy, buf, n);
-	len = sonde_http_fingerprint(copy, n, rnd(2), out, size, index);
+	len = sonde_http_fingerprint(copy, n, fuzz_below(2), out, size, index);
 	assert(len < size && memchr(index, '\0', sizeof(index)));
 	if (len)
 		assert(out[len] == '\0');
@@ -97,7 +89,8 @@ int main(int argc, char **argv)
 {
 	uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000;
 
-	rng = argc > 2 ? strtoull(argv[2], NULL, 10) : 88172645463325252u;
+	if (argc > 2)
+		fuzz_state = strtoull(argv[2], NULL, 10) | 1;
 	for (uint64_t i = 0; i < rounds; i++)
 		one();
 	printf("fuzz_http: %llu requests\n", (unsigned long long)rounds);

@@ -7,6 +7,7 @@
 #include "core/num.h"
 #include "core/str.h"
 #include "show/report_forms.h"
+#include "show/report_queries.h"
 
 #define NS(v) sonde_fmt_ns((char[32]){0}, 32, (double)(v))
 #define N(v)  sonde_fmt_count((char[32]){0}, 32, (uint64_t)(v))
@@ -29,16 +30,14 @@ static int by_time(const void *a, const void *b)
 static void print_form(FILE *out, const struct sonde_snap_hist *h, double total,
 		       sonde_form_text *text, void *ctx)
 {
-	static const double qs[] = {0.5, 0.95, 0.99, 0.999};
 	const struct sonde_hist *t = &h->total;
 	char raw[TEXT_BYTES] = "", plain[3 * TEXT_BYTES];
 	uint64_t id;
 
 	if (text && !sonde_parse_u64(h->label, &id))
 		text(ctx, id, raw, sizeof(raw));
-	fprintf(out, "%10s %9s", N(t->count), NS(sonde_hist_mean(t)));
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(qs); i++)
-		fprintf(out, " %9s", NS(sonde_hist_quantile(t, qs[i])));
+	fprintf(out, "%10s ", N(t->count));
+	sonde_hist_print_columns(out, t);
 	fprintf(out, " %9s %5.1f %%  %s\n", NS(t->sum), total > 0 ? 100 * t->sum / total : 0,
 		sonde_plain(plain, sizeof(plain), *raw ? raw : h->label));
 }
@@ -51,8 +50,8 @@ static void print_head(FILE *out, uint64_t counted, uint64_t all)
 		fprintf(out,
 			"; %s missed (the event ring was full, or --slower-than left them out)",
 			N(all - counted));
-	fprintf(out, "\n%10s %9s %9s %9s %9s %9s %9s %7s  %s\n", "queries", "mean", "p50", "p95",
-		"p99", "p99.9", "total", "share", "what (literals replaced)");
+	fprintf(out, "\n%10s " SONDE_HIST_HEAD " %9s %7s  %s\n", "queries", "total", "share",
+		"what (literals replaced)");
 }
 
 void sonde_report_forms(FILE *out, const struct sonde_snapshot *s, size_t rows,

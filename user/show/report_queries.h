@@ -71,6 +71,10 @@ void sonde_query_table_fini(struct sonde_query_table *t);
 int sonde_query_table_add(struct sonde_query_table *t, const struct sonde_span *s);
 
 void sonde_query_print_groups(FILE *out, struct sonde_query_table *t, size_t rows);
+/* Mean and percentiles of @h in ns, in columns under SONDE_HIST_HEAD. */
+#define SONDE_HIST_HEAD "     mean       p50       p95       p99     p99.9"
+void sonde_hist_print_columns(FILE *out, const struct sonde_hist *h);
+
 /* All percentiles of each group, and when its worst was. */
 void sonde_query_print_by(FILE *out, struct sonde_query_table *t, size_t rows,
 			  const struct sonde_clockpair *clock);

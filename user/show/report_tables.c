@@ -121,22 +121,27 @@ void sonde_query_print_groups(FILE *out, struct sonde_query_table *t, size_t row
 	print_excluded(out, t);
 }
 
+void sonde_hist_print_columns(FILE *out, const struct sonde_hist *h)
+{
+	static const double qs[] = {0.5, 0.95, 0.99, 0.999};
+
+	fprintf(out, "%9s", NS(sonde_hist_mean(h)));
+	for (size_t i = 0; i < SONDE_ARRAY_SIZE(qs); i++)
+		fprintf(out, " %9s", NS(sonde_hist_quantile(h, qs[i])));
+}
+
 static void print_by(FILE *out, const struct sonde_query_table *t,
 		     const struct sonde_query_group *g, const struct sonde_clockpair *clock)
 {
-	static const double qs[] = {0.5, 0.95, 0.99, 0.999};
 	char when[40];
 
-	fprintf(out, "%10s", N(g->count));
-	if (!g->hist.count)
-		fprintf(out, " %9s %9s %9s %9s %9s %9s", g->total_ns ? "not kept" : "-", "-", "-",
-			"-", "-", g->total_ns ? NS(g->worst_ns) : "-");
-	else
-		fprintf(out, " %9s", NS(sonde_hist_mean(&g->hist)));
-	for (size_t i = 0; i < SONDE_ARRAY_SIZE(qs) && g->hist.count; i++)
-		fprintf(out, " %9s", NS(sonde_hist_quantile(&g->hist, qs[i])));
+	fprintf(out, "%10s ", N(g->count));
 	if (g->hist.count)
-		fprintf(out, " %9s", NS(g->hist.max));
+		sonde_hist_print_columns(out, &g->hist);
+	else
+		fprintf(out, "%9s %9s %9s %9s %9s", g->total_ns ? "not kept" : "-", "-", "-", "-",
+			"-");
+	fprintf(out, " %9s", g->total_ns ? NS(g->worst_ns) : "-");
 	sonde_fmt_rfc3339(when, sizeof(when), sonde_clockpair_real(clock, g->worst_begin_ns));
 	fprintf(out, " %9s %5.1f %%  %.12s  ", NS(g->total_ns),
 		t->total_ns ? 100.0 * (double)g->total_ns / (double)t->total_ns : 0,
@@ -156,9 +161,8 @@ void sonde_query_print_by(FILE *out, struct sonde_query_table *t, size_t rows,
 	size_t shown = t->n_groups < rows ? t->n_groups : rows;
 
 	sort_groups(t);
-	fprintf(out, "%10s %9s %9s %9s %9s %9s %9s %9s %7s  %-12s  %s\n", "queries", "mean", "p50",
-		"p95", "p99", "p99.9", "max", "total", "share", "worst (UTC)",
-		sonde_query_key_name(t->by));
+	fprintf(out, "%10s " SONDE_HIST_HEAD " %9s %9s %7s  %-12s  %s\n", "queries", "max", "total",
+		"share", "worst (UTC)", sonde_query_key_name(t->by));
 	for (size_t i = 0; i < shown; i++)
 		print_by(out, t, &t->groups[i], clock);
 	if (shown < t->n_groups)

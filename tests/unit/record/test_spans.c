@@ -76,53 +76,51 @@ static int on_span(void *ctx, const struct sonde_span *s)
 	return 0;
 }
 
-/* What the allocator counted, a known 0 included; and nothing where it is not known. */
-static void test_heap_of_a_span(void **state)
+static const struct sonde_span plain = {
+	.start_ns = FIX_MONO,
+	.last_ns = FIX_MONO + 5,
+	.command = "query",
+	.client = "",
+	.index = "",
+	.fingerprint = "",
+};
+
+/* @s, written and read back; its strings are the reader's, and gone. */
+static struct sonde_span round_trip(const char *name, const struct sonde_span *s)
 {
-	const char *path = fix_path("heap");
-	struct sonde_span s = {
-		.start_ns = FIX_MONO,
-		.last_ns = FIX_MONO + 5,
-		.command = "query",
-		.client = "",
-		.index = "",
-		.fingerprint = "",
-		.has_heap = true,
-		.heap_allocated = 1ull << 40,
-	};
+	const char *path = fix_path(name);
 	struct sonde_span got = {0};
 	struct sonde_visitor visitor = {.ctx = &got, .span = on_span};
 	struct sonde_reader *r = NULL;
 
+	assert_int_equal(one_span(path, s), 0);
+	assert_int_equal(sonde_reader_open(&r, path), 0);
+	assert_int_equal(sonde_reader_visit(r, NULL, &visitor), 0);
+	sonde_reader_free(&r);
+	fix_remove(path);
+	return got;
+}
+
+/* What the allocator counted, a known 0 included; and nothing where it is not known. */
+static void test_heap_of_a_span(void **state)
+{
+	struct sonde_span s = plain, got;
+
 	(void)state;
+	s.heap_allocated = 1ull << 40;
 	for (int known = 1; known >= 0; known--) {
 		s.has_heap = known;
-		assert_int_equal(one_span(path, &s), 0);
-		assert_int_equal(sonde_reader_open(&r, path), 0);
-		assert_int_equal(sonde_reader_visit(r, NULL, &visitor), 0);
-		sonde_reader_free(&r);
+		got = round_trip("heap", &s);
 		assert_int_equal(got.has_heap, known);
 		assert_int_equal(got.heap_allocated, known ? 1ull << 40 : 0);
 		assert_int_equal(got.heap_freed, 0);
-		fix_remove(path);
 	}
 }
 
 /* Every part and count goes to its own column and comes back; and nothing where none was seen. */
 static void test_anatomy_of_a_span(void **state)
 {
-	const char *path = fix_path("anatomy");
-	struct sonde_span s = {
-		.start_ns = FIX_MONO,
-		.last_ns = FIX_MONO + 5,
-		.command = "query",
-		.client = "",
-		.index = "",
-		.fingerprint = "",
-	};
-	struct sonde_span got = {0};
-	struct sonde_visitor visitor = {.ctx = &got, .span = on_span};
-	struct sonde_reader *r = NULL;
+	struct sonde_span s = plain, got;
 
 	(void)state;
 	for (int i = 0; i < SONDE_PART__MAX; i++)
@@ -131,16 +129,12 @@ static void test_anatomy_of_a_span(void **state)
 		s.fault_count[i] = 1 + i;
 	for (int known = 1; known >= 0; known--) {
 		s.has_parts = known;
-		assert_int_equal(one_span(path, &s), 0);
-		assert_int_equal(sonde_reader_open(&r, path), 0);
-		assert_int_equal(sonde_reader_visit(r, NULL, &visitor), 0);
-		sonde_reader_free(&r);
+		got = round_trip("anatomy", &s);
 		assert_int_equal(got.has_parts, known);
 		for (int i = 0; i < SONDE_PART__MAX; i++)
 			assert_int_equal(got.part_ns[i], known ? 1000 + i : 0);
 		for (int i = 0; i < SONDE_PART_FAULTS; i++)
 			assert_int_equal(got.fault_count[i], known ? 1 + i : 0);
-		fix_remove(path);
 	}
 }
 
