@@ -383,14 +383,20 @@ static __always_inline void handler_saw_read(struct sonde_conn *c, __u64 arrival
 		handled_request(c, arrival, now, len);
 }
 
-static __always_inline void handler_saw_send(struct sonde_conn *c, __u64 now, __u32 len)
+/* What is followed on a connection whose queries handlers tell, or NULL. */
+static __always_inline struct sonde_handled *handled_of(const struct sonde_conn *c)
 {
 	__u64 id = c->span.conn;
-	struct sonde_handled *hc;
 
 	if (!conn_may_be_handled() || c->by_handler != SONDE_BY_HANDLER)
-		return;
-	hc = bpf_map_lookup_elem(&handled, &id);
+		return NULL;
+	return bpf_map_lookup_elem(&handled, &id);
+}
+
+static __always_inline void handler_saw_send(struct sonde_conn *c, __u64 now, __u32 len)
+{
+	struct sonde_handled *hc = handled_of(c);
+
 	if (!hc)
 		return;
 	if (!hc->c.open) { /* what was read before this was no request for a handler: a login */
@@ -432,12 +438,9 @@ static __always_inline void handler_saw_close(struct sonde_conn *c, __u64 now)
 /* The client will send no more; what it asked may still be answered. */
 static __always_inline void handler_saw_eof(struct sonde_conn *c)
 {
+	struct sonde_handled *hc = handled_of(c);
 	__u64 id = c->span.conn;
-	struct sonde_handled *hc;
 
-	if (!conn_may_be_handled() || c->by_handler != SONDE_BY_HANDLER)
-		return;
-	hc = bpf_map_lookup_elem(&handled, &id);
 	if (!hc)
 		return;
 	if (hc->c.open && !hc->by_return && hc->c.span.first_ns)
@@ -452,12 +455,8 @@ static __always_inline void handler_saw_eof(struct sonde_conn *c)
 /* Recording is over, and the gate is closed. */
 static __always_inline void handler_sweep(struct sonde_conn *c)
 {
-	__u64 id = c->span.conn;
-	struct sonde_handled *hc;
+	struct sonde_handled *hc = handled_of(c);
 
-	if (!conn_may_be_handled() || c->by_handler != SONDE_BY_HANDLER)
-		return;
-	hc = bpf_map_lookup_elem(&handled, &id);
 	if (hc)
 		handled_lost(c, hc);
 	if (!hc || !hc->c.open)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "core/hash.h"
 #include "core/mem.h"
 #include "export/pprof.pb-c.h"
 #include "export/pprof_build.h"
@@ -32,18 +33,9 @@ struct sonde_profile {
 	bool has_live;
 };
 
-static uint64_t hash(const char *s)
-{
-	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
-
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * 0x100000001b3ull;
-	return h;
-}
-
 static uint32_t *slot_of(const struct index *x, uint32_t *slots, size_t n, const char *key)
 {
-	size_t i = hash(key) & (n - 1);
+	size_t i = sonde_fnv1a(SONDE_FNV1A_BASIS, key, strlen(key)) & (n - 1);
 
 	while (slots[i] && strcmp(x->keys[slots[i] - 1], key))
 		i = (i + 1) & (n - 1);

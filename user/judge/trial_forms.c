@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "core/hash.h"
 #include "core/mem.h"
 #include "judge/trial_figures.h"
 #include "judge/trial_forms.h"
@@ -134,10 +135,8 @@ int sonde_forms_count(struct sonde_forms *f, size_t server, int period, const st
 int sonde_forms_count_label(struct sonde_forms *f, size_t server, int period, const char *label,
 			    double n, double sum)
 {
-	uint64_t id = 0xcbf29ce484222325ull; /* FNV-1a */
+	uint64_t id = sonde_fnv1a(SONDE_FNV1A_BASIS, label, strlen(label));
 
-	for (const char *p = label; *p; p++)
-		id = (id ^ (unsigned char)*p) * 0x100000001b3ull;
 	return sonde_forms_count_id(f, server, period, id, label, n, sum);
 }
 

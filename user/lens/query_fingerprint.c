@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "core/hash.h"
 #include "core/mem.h"
 #include "lens/query.h"
 
@@ -353,9 +354,7 @@ size_t sonde_fingerprint(const char *sql, size_t len, bool cut, char *out, size_
 
 uint64_t sonde_fingerprint_id(const char *text, size_t len)
 {
-	uint64_t h = 0xcbf29ce484222325u;
+	uint64_t h = sonde_fnv1a(SONDE_FNV1A_BASIS, text, len);
 
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
 	return h ? h : 1;
 }

@@ -4,17 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hash.h"
 #include "record/intern.h"
-
-/* FNV-1a (Fowler, Noll, Vo): http://www.isthe.com/chongo/tech/comp/fnv/ */
-static uint64_t hash_bytes(const char *s, size_t len)
-{
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ (unsigned char)s[i]) * 0x100000001b3ull;
-	return h;
-}
 
 void sonde_intern_fini(struct sonde_intern *in)
 {
@@ -61,7 +52,7 @@ static int intern_grow(struct sonde_intern *in)
 int sonde_intern_get(struct sonde_intern *in, const char *key, size_t len, uint32_t *id,
 		     bool *added)
 {
-	uint64_t hash = hash_bytes(key, len);
+	uint64_t hash = sonde_fnv1a(SONDE_FNV1A_BASIS, key, len);
 	struct sonde_intern_slot *slot;
 	char *copy;
 	int err = intern_grow(in);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "core/hash.h"
 #include "core/mem.h"
 #include "core/str.h"
 #include "show/report_queries.h"
@@ -47,17 +48,12 @@ void sonde_query_table_fini(struct sonde_query_table *t)
 	*t = (struct sonde_query_table){0};
 }
 
-/* FNV-1a over both strings; a hash of equal strings is equal, the rest strcmp() decides. */
+/* Over both strings; a hash of equal strings is equal, the rest strcmp() decides. */
 static uint64_t hash_of(const char *a, const char *b)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = sonde_fnv1a(SONDE_FNV1A_BASIS, a, strlen(a) + 1);
 
-	for (; *a; a++)
-		h = (h ^ (unsigned char)*a) * 0x100000001b3ull;
-	h *= 0x100000001b3ull;
-	for (; *b; b++)
-		h = (h ^ (unsigned char)*b) * 0x100000001b3ull;
-	return h;
+	return sonde_fnv1a(h, b, strlen(b));
 }
 
 static int grow_slots(struct sonde_query_table *t)

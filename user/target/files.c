@@ -7,20 +7,12 @@
 #include <sys/syscall.h>
 
 #include "core/file.h"
+#include "core/hash.h"
 #include "core/mem.h"
 #include "target/files.h"
 #include "target/maps.h"
 
 #define MAX_CONFIG (4 << 20)
-#define FNV_BASIS  0xcbf29ce484222325ull
-#define FNV_PRIME  0x100000001b3ull
-
-static uint64_t hash(uint64_t h, const void *bytes, size_t n)
-{
-	for (const unsigned char *p = bytes; n--; p++)
-		h = (h ^ *p) * FNV_PRIME;
-	return h;
-}
 
 /* ---- configuration ---- */
 
@@ -77,7 +69,7 @@ static int take_config(pid_t pid, const char *path, struct sonde_target_files *f
 {
 	sonde_autoclose int fd = open_in(pid, path);
 	struct stat st;
-	uint64_t h = f->config.len ? f->config_hash : FNV_BASIS;
+	uint64_t h = f->config.len ? f->config_hash : SONDE_FNV1A_BASIS;
 	char part[65536];
 	ssize_t n;
 	int err;
@@ -85,7 +77,7 @@ static int take_config(pid_t pid, const char *path, struct sonde_target_files *f
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > MAX_CONFIG)
 		return -ENOENT;
 	while ((n = read(fd, part, sizeof(part))) > 0)
-		h = hash(h, part, (size_t)n);
+		h = sonde_fnv1a(h, part, (size_t)n);
 	if (n < 0)
 		return -ENOENT;
 	err = f->config.len ? sonde_str_add(&f->config, ", ", 2) : 0;
@@ -215,12 +207,14 @@ static int read_index(pid_t pid, struct sonde_target_files *f)
 	err = err ? err : add_mapped(pid, &list);
 	if (list.n)
 		qsort(list.f, list.n, sizeof(*list.f), by_name);
-	f->index_hash = FNV_BASIS;
+	f->index_hash = SONDE_FNV1A_BASIS;
 	for (size_t i = 0; i < list.n; i++) {
 		f->index_files++;
 		f->index_bytes += list.f[i].bytes;
-		f->index_hash = hash(f->index_hash, list.f[i].name, strlen(list.f[i].name) + 1);
-		f->index_hash = hash(f->index_hash, &list.f[i].bytes, sizeof(list.f[i].bytes));
+		f->index_hash =
+			sonde_fnv1a(f->index_hash, list.f[i].name, strlen(list.f[i].name) + 1);
+		f->index_hash =
+			sonde_fnv1a(f->index_hash, &list.f[i].bytes, sizeof(list.f[i].bytes));
 		free(list.f[i].name);
 	}
 	free(list.f);
