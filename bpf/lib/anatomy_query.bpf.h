@@ -42,7 +42,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SONDE_QUERY_CLASS__MAX);
 	__type(key, __u32);
-	__type(value, struct sonde_query_parts);
+	__type(value, struct sonde_query_part_sums);
 } query_parts SEC(".maps");
 
 static __always_inline bool anatomy_known_since(__u64 ns)
@@ -264,7 +264,7 @@ static __always_inline void anatomy_complete(struct sonde_ev_span *s, __u64 dura
 static __always_inline void anatomy_total(const struct sonde_ev_span *s)
 {
 	__u32 row = sonde_query_class(s->proto, s->command);
-	struct sonde_query_parts *to = bpf_map_lookup_elem(&query_parts, &row);
+	struct sonde_query_part_sums *to = bpf_map_lookup_elem(&query_parts, &row);
 
 	if (!to || !(s->flags & SONDE_SPAN_F_PARTS))
 		return;

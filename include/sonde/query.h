@@ -85,7 +85,7 @@ struct sonde_query_counts {
 };
 
 /* Value of map query_parts: what the answered queries of a class took, part by part, on a CPU. */
-struct sonde_query_parts {
+struct sonde_query_part_sums {
 	sonde_u64 spans; /* those that it is of */
 	sonde_u64 ns[SONDE_PART__MAX];
 };

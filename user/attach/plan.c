@@ -286,6 +286,14 @@ void sonde_plan_fini(struct sonde_plan *plan)
 	*plan = (struct sonde_plan){};
 }
 
+const struct sonde_plan_item *sonde_plan_find(const struct sonde_plan *plan, const char *name)
+{
+	for (size_t i = 0; plan && i < plan->n; i++)
+		if (plan->items[i].alt >= 0 && !strcmp(plan->items[i].hook->name, name))
+			return &plan->items[i];
+	return NULL;
+}
+
 void sonde_plan_choice_from_env(struct sonde_plan_choice *choice)
 {
 	const char *link = getenv("SONDE_FORCE_LINK");

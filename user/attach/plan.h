@@ -43,6 +43,8 @@ struct sonde_plan {
 int sonde_plan_make(const struct sonde_hook_list *hooks, const struct sonde_features *features,
 		    const struct sonde_plan_choice *choice, struct sonde_plan *out);
 void sonde_plan_fini(struct sonde_plan *plan);
+/* The first item of the hook @name that can be attached; NULL where there is none, or no plan yet. */
+const struct sonde_plan_item *sonde_plan_find(const struct sonde_plan *plan, const char *name);
 
 /* Read SONDE_FORCE_LINK and SONDE_FORCE_SYSCALLS. */
 void sonde_plan_choice_from_env(struct sonde_plan_choice *choice);

@@ -121,11 +121,9 @@ int sonde_fault_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *list)
 
 const char *sonde_fault_program(const struct sonde_plan *plan, const char *hook)
 {
-	for (size_t i = 0; plan && i < plan->n; i++)
-		if (plan->items[i].alt >= 0 && plan->items[i].program &&
-		    !strcmp(plan->items[i].hook->name, hook))
-			return plan->items[i].program;
-	return NULL;
+	const struct sonde_plan_item *item = sonde_plan_find(plan, hook);
+
+	return item ? item->program : NULL;
 }
 
 /* A fault runs a program where it begins, where it allocates and where it ends. */

@@ -88,14 +88,6 @@ int query_anatomy_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *list
 	return err;
 }
 
-static bool plan_has(const struct sonde_plan *plan, const char *hook)
-{
-	for (size_t i = 0; i < plan->n; i++)
-		if (plan->items[i].alt >= 0 && !strcmp(plan->items[i].hook->name, hook))
-			return true;
-	return false;
-}
-
 int query_anatomy_seed(struct sonde_lens_ctx *ctx)
 {
 	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "stall_ranges");
@@ -119,7 +111,7 @@ int query_anatomy_start(struct sonde_lens_ctx *ctx)
 	if (!sonde_query_has_anatomy(ctx->opts))
 		return 0;
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(essential); i++)
-		if (!plan_has(ctx->plan, essential[i]))
+		if (!sonde_plan_find(ctx->plan, essential[i]))
 			return sonde_lens_note(
 				ctx, SONDE_NOTE_DEGRADED,
 				"no anatomy of queries: the kernel's tracepoints of scheduler and "
@@ -130,7 +122,7 @@ int query_anatomy_start(struct sonde_lens_ctx *ctx)
 	return 0;
 }
 
-static void add(struct sonde_query_parts *to, const struct sonde_query_parts *p)
+static void add(struct sonde_query_part_sums *to, const struct sonde_query_part_sums *p)
 {
 	to->spans += p->spans;
 	for (int i = 0; i < SONDE_PART__MAX; i++)
@@ -138,7 +130,7 @@ static void add(struct sonde_query_parts *to, const struct sonde_query_parts *p)
 }
 
 static int push(const struct sonde_lens_ctx *ctx, size_t first, const char *label,
-		const struct sonde_query_parts *p, uint64_t ts_ns)
+		const struct sonde_query_part_sums *p, uint64_t ts_ns)
 {
 	int err = p->spans ? sonde_lens_push(ctx, 0, first, label, ts_ns, (double)p->spans) : 0;
 
@@ -154,8 +146,8 @@ int query_anatomy_tick(const struct sonde_lens_ctx *ctx, size_t first, const cha
 {
 	const struct query_state *st = ctx->priv;
 	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "query_parts"), err = 0;
-	sonde_autofree struct sonde_query_parts *v = NULL;
-	struct sonde_query_parts all = {};
+	sonde_autofree struct sonde_query_part_sums *v = NULL;
+	struct sonde_query_part_sums all = {};
 
 	if (!sonde_query_has_anatomy(ctx->opts))
 		return 0;
@@ -163,7 +155,7 @@ int query_anatomy_tick(const struct sonde_lens_ctx *ctx, size_t first, const cha
 	if (!v)
 		return sonde_err(ENOMEM, "query: no memory for the anatomy");
 	for (uint32_t row = 0; row < SONDE_QUERY_CLASS__MAX && !err; row++) {
-		struct sonde_query_parts sum = {};
+		struct sonde_query_part_sums sum = {};
 
 		if (bpf_map_lookup_elem(fd, &row, v))
 			return sonde_err(errno, "query: cannot read the anatomy: %s",

@@ -25,7 +25,6 @@
 #include "target/maps.h"
 #include "target/returns.h"
 
-
 static const struct sonde_alternative execute_alts[] = SONDE_ALTS_ENTRY("query_execute");
 static const struct sonde_alternative return_alts[] = SONDE_ALTS_ENTRY("query_ret");
 static const struct sonde_alternative yield_alts[] = SONDE_ALTS_ENTRY("query_yield");
@@ -362,14 +361,6 @@ int query_handler_hooks(struct sonde_lens_ctx *ctx, struct sonde_hook_list *hook
 
 /* ---- what the kernel is told of them ---- */
 
-static bool is_planned(const struct sonde_plan *plan, const char *hook)
-{
-	for (size_t i = 0; i < plan->n; i++)
-		if (plan->items[i].alt >= 0 && !strcmp(plan->items[i].hook->name, hook))
-			return true;
-	return false;
-}
-
 /* A map's memory is taken when it is made: what no program of this plan fills is made small. */
 int query_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 {
@@ -386,7 +377,7 @@ int query_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 		struct bpf_map *map = bpf_object__find_map_by_name(obj, uses[i].map);
 
 		if (!map ||
-		    (!is_planned(ctx->plan, uses[i].hook) && bpf_map__set_max_entries(map, 1)))
+		    (!sonde_plan_find(ctx->plan, uses[i].hook) && bpf_map__set_max_entries(map, 1)))
 			return sonde_err(EINVAL,
 					 "query: the BPF object lacks its map %s; rebuild sonde",
 					 uses[i].map);
@@ -447,8 +438,8 @@ int query_seed_handlers(struct sonde_lens_ctx *ctx)
 	int fd = bpf_object__find_map_fd_by_name(ctx->obj, "query_handlers");
 	struct slots slots = {0};
 
-	st->execute_seen = is_planned(ctx->plan, QUERY_HOOK_EXECUTE);
-	st->log_seen = is_planned(ctx->plan, QUERY_HOOK_LOG);
+	st->execute_seen = sonde_plan_find(ctx->plan, QUERY_HOOK_EXECUTE);
+	st->log_seen = sonde_plan_find(ctx->plan, QUERY_HOOK_LOG);
 	for (size_t i = 0; i < ctx->targets->n && (st->log_seen || st->execute_seen); i++) {
 		const struct sonde_target *t = &ctx->targets->t[i];
 		int err = seed_target(ctx, t, fd, &slots);

@@ -206,11 +206,9 @@ static int run_seed(const struct bpf_program *prog, pid_t pid)
 /* The program that the plan chose for an iterator's hook, or NULL. */
 static const struct bpf_program *iter_program(struct sonde_lens_ctx *ctx, const char *hook)
 {
-	for (size_t i = 0; i < ctx->plan->n; i++)
-		if (ctx->plan->items[i].alt >= 0 && !strcmp(ctx->plan->items[i].hook->name, hook))
-			return bpf_object__find_program_by_name(ctx->obj,
-								ctx->plan->items[i].program);
-	return NULL;
+	const struct sonde_plan_item *item = sonde_plan_find(ctx->plan, hook);
+
+	return item ? bpf_object__find_program_by_name(ctx->obj, item->program) : NULL;
 }
 
 int query_sweep_sockets(struct sonde_lens_ctx *ctx)

@@ -10,17 +10,9 @@
 #include "lens/query_source.h"
 #include "sonde/handler.h"
 
-static const struct sonde_plan_item *find(const struct sonde_plan *plan, const char *hook)
-{
-	for (size_t i = 0; i < plan->n; i++)
-		if (plan->items[i].alt >= 0 && !strcmp(plan->items[i].hook->name, hook))
-			return &plan->items[i];
-	return NULL;
-}
-
 bool sonde_query_has_handlers(const struct sonde_plan *plan)
 {
-	return find(plan, QUERY_HOOK_EXECUTE);
+	return sonde_plan_find(plan, QUERY_HOOK_EXECUTE);
 }
 
 const char *sonde_query_source_text(const struct sonde_plan *plan,
@@ -28,7 +20,7 @@ const char *sonde_query_source_text(const struct sonde_plan *plan,
 {
 	bool handlers = sonde_query_has_handlers(plan);
 	const char *end =
-		find(plan, QUERY_HOOK_RETURN)
+		sonde_plan_find(plan, QUERY_HOOK_RETURN)
 			? "; a query ends where its handler returns or with what is sent, "
 			  "as its recipe says"
 			: "; a query ends with the last that is sent before the next request";

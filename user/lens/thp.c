@@ -101,13 +101,6 @@ static const struct sonde_plan_item *plan_item(const struct sonde_plan *plan, co
 	return NULL;
 }
 
-static bool attached(const struct sonde_lens_ctx *ctx, const char *hook)
-{
-	const struct sonde_plan_item *item = plan_item(ctx->plan, hook);
-
-	return item && item->alt >= 0;
-}
-
 static int thp_configure(struct sonde_lens_ctx *ctx, struct bpf_object *obj)
 {
 	struct bpf_map *map = bpf_object__find_map_by_name(obj, ".rodata.thp");
@@ -270,7 +263,7 @@ static int push_target(struct sonde_lens_ctx *ctx, uint32_t target, uint64_t ts_
 	for (size_t i = 0; i < SONDE_ARRAY_SIZE(always) && !err; i++) {
 		const struct always *a = &always[i];
 
-		if (!attached(ctx, a->hook))
+		if (!sonde_plan_find(ctx->plan, a->hook))
 			err = push_absent(ctx, target, ts_ns, a);
 		else if (!sonde_thp_sums_get(&st->sums, tgid, a->what, a->arg).count)
 			err = push_sum(ctx, target, ts_ns, a->what, a->arg, &none);

@@ -64,15 +64,6 @@ static double pair(const struct sonde_plan *plan, const struct sonde_calibration
 	return a > 0 && b > 0 ? a + b : 0;
 }
 
-/* Do the allocator's own functions run inside operator new and delete? */
-static bool wraps(const struct sonde_plan *plan)
-{
-	for (size_t i = 0; i < plan->n; i++)
-		if (plan->items[i].alt >= 0 && !strcmp(plan->items[i].hook->name, "alloc.wrapper"))
-			return true;
-	return false;
-}
-
 struct session_pairs session_pairs_of(const struct sonde_plan *plan,
 				      const struct sonde_calibration *c)
 {
@@ -83,7 +74,8 @@ struct session_pairs session_pairs_of(const struct sonde_plan *plan,
 	};
 
 	p.new_ns = sized > p.new_ns ? sized : p.new_ns;
-	if (p.new_ns > 0 && wraps(plan))
+	/* The allocator's own functions run inside operator new and delete. */
+	if (p.new_ns > 0 && sonde_plan_find(plan, "alloc.wrapper"))
 		p.new_ns += p.malloc_ns;
 	return p;
 }
