@@ -3,6 +3,8 @@
 # The ask lens against a server that asks its allocator at each request (tests/harness/askwork.h): calls
 # and callers exactly, the share of the CPU against the program's own CPU clock.
 
+load pair_helpers
+
 setup() {
 	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
@@ -15,14 +17,6 @@ teardown() {
 
 	for pid in "$work_pid" "$sonde_pid"; do
 		[ -z "$pid" ] || { kill -KILL "$pid" && wait "$pid"; } 2>/dev/null || true
-	done
-}
-
-# Until FILE has a line that matches, or the program that writes it is gone.
-until_line() { # FILE PATTERN PID
-	until grep -q "$2" "$1" 2>/dev/null; do
-		kill -0 "$3" || return 1
-		sleep 0.02
 	done
 }
 

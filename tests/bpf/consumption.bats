@@ -3,6 +3,8 @@
 # What a process has allocated, as one figure that other processes read (sonde/consumption.h), against
 # glibc's own account. Its thread cache counts as in use there, so it is switched off.
 
+load pair_helpers
+
 setup() {
 	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
@@ -20,14 +22,6 @@ teardown() {
 	exec 9>&-
 	for pid in "$work_pid" "$sonde_pid"; do
 		[ -z "$pid" ] || { kill -KILL "$pid" && wait "$pid"; } 2>/dev/null || true
-	done
-}
-
-# Until FILE has a line that matches, or the program that writes it is gone.
-until_line() { # FILE PATTERN PID
-	until grep -q "$2" "$1" 2>/dev/null; do
-		kill -0 "$3" || return 1
-		sleep 0.02
 	done
 }
 

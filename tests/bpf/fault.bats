@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The fault lens against programs that take a known number of faults (tests/harness/faultwork.c).
 
+load pair_helpers
+
 setup_file() {
 	# Who asks for a huge page must get it: memory that other tests left in pieces is moved together.
 	[ ! -w /proc/sys/vm/compact_memory ] || echo 1 >/proc/sys/vm/compact_memory
@@ -20,14 +22,6 @@ teardown() {
 		[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
 	done
 	[ -z "$restore" ] || eval "$restore"
-}
-
-# Until FILE has a line that matches, or the program that writes it is gone.
-until_line() { # FILE PATTERN PID
-	until grep -q "$2" "$1" 2>/dev/null; do
-		kill -0 "$3" || return 1
-		sleep 0.02
-	done
 }
 
 # observe KIND COUNT [THREADS]: run faultwork under the fault lens, $T/json is the summary.

@@ -6,6 +6,8 @@
 
 bats_require_minimum_version 1.5.0
 
+load pair_helpers
+
 setup() {
 	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
@@ -18,13 +20,6 @@ teardown() {
 
 	for pid in "$work_pid" "$sonde_pid"; do
 		[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
-	done
-}
-
-until_line() { # FILE PATTERN PID
-	until grep -q "$2" "$1" 2>/dev/null; do
-		kill -0 "$3" || return 1
-		sleep 0.02
 	done
 }
 

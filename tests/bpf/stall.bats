@@ -3,6 +3,8 @@
 # The stall lens against a program that is off its CPU for known reasons (tests/harness/stallwork.c).
 # Comparisons are with the workload's own clock or the kernel's schedstat, never with a nominal time.
 
+load pair_helpers
+
 setup() {
 	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
@@ -14,14 +16,6 @@ teardown() {
 
 	for pid in "$work_pid" "$sonde_pid" "$other_pid"; do
 		[ -z "$pid" ] || { kill -KILL "$pid" && wait "$pid"; } 2>/dev/null || true
-	done
-}
-
-# Until FILE has a line that matches, or the program that writes it is gone.
-until_line() { # FILE PATTERN PID
-	until grep -q "$2" "$1" 2>/dev/null; do
-		kill -0 "$3" || return 1
-		sleep 0.02
 	done
 }
 

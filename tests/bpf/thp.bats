@@ -4,6 +4,8 @@
 
 THP=/sys/kernel/mm/transparent_hugepage
 
+load pair_helpers
+
 setup_file() {
 	# Who asks for a huge page must get it: memory that other tests left in pieces is moved together.
 	[ ! -w /proc/sys/vm/compact_memory ] || echo 1 >/proc/sys/vm/compact_memory
@@ -35,13 +37,6 @@ teardown() {
 set_sys() { # FILE VALUE
 	restore+=("echo $(sed 's/.*\[\(.*\)\].*/\1/' "$1") >$1")
 	echo "$2" >"$1"
-}
-
-until_line() { # FILE PATTERN PID
-	until grep -q "$2" "$1" 2>/dev/null; do
-		kill -0 "$3" || return 1
-		sleep 0.02
-	done
 }
 
 begin() { # KIND COUNT: start thpwork, until it is ready

@@ -4,6 +4,8 @@
 # window takes depends on how busy the machine is, so budgets are compared with what windows took, and
 # statistics have tests of their own (tests/unit/lens/test_ratio.c, test_window_budget.c).
 
+load pair_helpers
+
 setup() {
 	B=${SONDE_BUILD:-build}
 	T=$BATS_TEST_TMPDIR
@@ -14,13 +16,6 @@ teardown() {
 
 	for pid in "$sonde_pid" "$load_pid" "$work_pid"; do
 		[ -z "$pid" ] || { kill -KILL "$pid" && wait "$pid"; } 2>/dev/null || true
-	done
-}
-
-until_line() { # FILE PATTERN PID
-	until grep -q "$2" "$1" 2>/dev/null; do
-		kill -0 "$3" || return 1
-		sleep 0.02
 	done
 }
 
