@@ -2,11 +2,13 @@
 /*
  * Asks a MySQL server the same thing on several connections at once, and waits for each answer.
  *
- *   anatomyask PORT CONNECTIONS TIMES TEXT
+ *   anatomyask PORT CONNECTIONS TIMES TEXT [PAUSE]
  *
+ * PAUSE: ms between an answer and the next question, in which the server's threads go to sleep.
  * A TEXT with "forget" in it is not answered: it is asked once a connection, which is then closed.
  */
 #include <pthread.h>
+#include <time.h>
 
 #include "wire.h"
 
@@ -21,9 +23,17 @@ static void die(const char *what)
 struct asker {
 	char where[32];
 	const char *text;
-	unsigned times;
+	unsigned times, pause_ms;
 	pthread_t thread;
 };
+
+static void rest(unsigned ms)
+{
+	struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
+
+	if (ms)
+		nanosleep(&t, NULL);
+}
 
 static void *ask_many(void *arg)
 {
@@ -44,6 +54,7 @@ static void *ask_many(void *arg)
 			fprintf(stderr, "no answer: %s\n", why);
 			exit(1);
 		}
+		rest(a->pause_ms);
 	}
 	close(w->fd);
 	return NULL;
@@ -54,8 +65,8 @@ int main(int argc, char **argv)
 	static struct asker askers[MAX_CONNS];
 	unsigned n;
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: anatomyask PORT CONNECTIONS TIMES TEXT\n");
+	if (argc != 5 && argc != 6) {
+		fprintf(stderr, "usage: anatomyask PORT CONNECTIONS TIMES TEXT [PAUSE]\n");
 		return 2;
 	}
 	n = (unsigned)atoi(argv[2]);
@@ -64,6 +75,7 @@ int main(int argc, char **argv)
 		snprintf(askers[i].where, sizeof(askers[i].where), "127.0.0.1:%s", argv[1]);
 		askers[i].times = (unsigned)atoi(argv[3]);
 		askers[i].text = argv[4];
+		askers[i].pause_ms = argc == 6 ? (unsigned)atoi(argv[5]) : 0;
 		if (pthread_create(&askers[i].thread, NULL, ask_many, &askers[i]))
 			die("pthread_create");
 	}
